@@ -10,13 +10,13 @@ use sha2::{Digest, Sha256};
 use super::error::{CliError, Kind};
 use super::execute::ExecuteArgs;
 use super::execute_plan::{Changes, Planned};
-use super::{execute, interrupt, output, parent};
+use super::{execute, interrupt, output, parent, progress};
 use crate::execute::error::ExecuteError;
 use crate::execute::fleet::StepResult;
 use crate::execute::observe::observer::Observer;
 use crate::execute::run::{DeviceKind, Job, Settings};
 use crate::execute::session::DataRequest;
-use crate::execute::world::control::JobFailure;
+use crate::execute::world::control::{JobFailure, OnFailure};
 use crate::execute::world::error::WorldError;
 use crate::execute::world::identity::{self, Identity};
 use crate::execute::world::join::{DataBy, join};
@@ -24,8 +24,8 @@ use crate::execute::world::launcher::{self, Launched, ProcessManager};
 use crate::execute::world::{World, cores};
 use crate::strategy::Draft;
 
-/// This process knows why the job failed, has said it if it is to, and is about to end.
-static TOLD: AtomicBool = AtomicBool::new(false);
+/// This process knows why the job failed, and is about to end.
+static ENDS: AtomicBool = AtomicBool::new(false);
 
 /// Time for mpirun to notice that a host is lost: it takes 11 seconds as `--launch` starts it.
 const LINGERING: Duration = Duration::from_secs(15);
@@ -58,12 +58,15 @@ pub fn run(args: ExecuteArgs, launched: Launched, device: DeviceKind) -> Result<
         parent::die_with_it();
     }
     let data = if device == DeviceKind::Cpu { DataBy::Mpi } else { DataBy::Devices };
-    let joined = match join(launched, data, last_resort) {
+    let joined = match join(launched, data, OnFailure { say, end: last_resort }) {
         Ok(joined) => joined,
         Err(error) => {
             let error = CliError::from(error);
             // There is nobody to agree with: the launcher's first rank speaks.
-            leave(&error, launched.rank == 0);
+            if launched.rank == 0 {
+                tell(&error);
+            }
+            exit(error.kind.code());
         }
     };
     let world = joined.world();
@@ -71,10 +74,9 @@ pub fn run(args: ExecuteArgs, launched: Launched, device: DeviceKind) -> Result<
     interrupt::of_a_job();
     let done = execute::run_in(args, Some(world.clone()));
     let end = |failure: &JobFailure| -> ! {
-        let error = CliError::of_job(failure);
-        let speaks = world.control().speaks(failure);
-        tell(&error, speaks);
-        if failure.rank == 0 && failure.is_gone && !speaks {
+        ENDS.store(true, Ordering::Release);
+        let code = CliError::of_job(failure).kind.code();
+        if failure.rank == 0 && failure.is_gone && !world.control().speaks(failure) {
             // The launcher ends all once one has ended, so who speaks in place of rank 0 is given time to learn of it.
             thread::sleep(SPEAKING);
         }
@@ -84,7 +86,7 @@ pub fn run(args: ExecuteArgs, launched: Launched, device: DeviceKind) -> Result<
         {
             linger();
         }
-        exit(error.kind.code())
+        exit(code)
     };
     match done {
         Ok(code) => {
@@ -102,20 +104,16 @@ pub fn run(args: ExecuteArgs, launched: Launched, device: DeviceKind) -> Result<
     }
 }
 
-/// Ends this process after a failure of the job: nothing is waited for, as others may be gone.
-fn leave(error: &CliError, speaks: bool) -> ! {
-    tell(error, speaks);
-    exit(error.kind.code())
+/// Says why the job failed, for all of its processes.
+fn tell(error: &CliError) {
+    progress::take_away();
+    output::hush(false);
+    super::tell(error, JSON.load(Ordering::Acquire));
 }
 
-/// Says why the job failed, once.
-fn tell(error: &CliError, speaks: bool) {
-    let was_told = TOLD.swap(true, Ordering::AcqRel);
-    if speaks && !was_told {
-        output::hush(false);
-        super::tell(error, JSON.load(Ordering::Acquire));
-    }
-    let _ = std::io::stdout().flush();
+/// Says what `failure` is, whatever else this process is doing.
+fn say(failure: &JobFailure) {
+    tell(&CliError::of_job(failure));
 }
 
 /// Where a host was lost, mpirun learns it by its own keep-alive, and then ends all. Once it has tried to reach that host,
@@ -127,8 +125,10 @@ fn linger() {
     }
 }
 
+/// Ends this process after a failure of the job: nothing is waited for, as others may be gone.
 #[cfg(unix)]
 fn exit(code: u8) -> ! {
+    let _ = std::io::stdout().flush();
     // What libraries would do at the end of a process waits for other processes.
     // SAFETY: the call returns to nobody.
     #[expect(unsafe_code, reason = "the standard library has no end without handlers")]
@@ -143,12 +143,12 @@ fn exit(code: u8) -> ! {
 }
 
 /// Ends this process if it does not end by itself after a failure.
-fn last_resort(failure: &JobFailure, speaks: bool) {
-    if TOLD.load(Ordering::Acquire) {
+fn last_resort(failure: &JobFailure) {
+    if ENDS.load(Ordering::Acquire) {
         return;
     }
     let _guard = interrupt::hold();
-    leave(&CliError::of_job(failure), speaks);
+    exit(CliError::of_job(failure).kind.code());
 }
 
 /// Plans the small GPT by `plan`: rank 0 chooses the strategy for all.

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle, WeakProgressBar};
 
 use super::interrupt;
 use super::output::say;
@@ -50,6 +50,17 @@ impl Lines {
     }
 }
 
+/// The bar that was drawn last.
+static DRAWN: Mutex<Option<WeakProgressBar>> = Mutex::new(None);
+
+/// Takes the bar away that is on the terminal, if there is one: something is about to be said.
+pub fn take_away() {
+    let drawn = DRAWN.lock().unwrap_or_else(PoisonError::into_inner).take();
+    if let Some(bar) = drawn.and_then(|bar| bar.upgrade()) {
+        bar.finish_and_clear();
+    }
+}
+
 /// A bar on a terminal, lines elsewhere.
 fn shown(is_wanted: bool, length: u64, template: &str) -> (ProgressBar, Option<Lines>) {
     let is_terminal = io::stderr().is_terminal();
@@ -62,6 +73,7 @@ fn shown(is_wanted: bool, length: u64, template: &str) -> (ProgressBar, Option<L
     if !bar.is_hidden() {
         // The time goes on where nothing else does.
         bar.enable_steady_tick(TICK);
+        *DRAWN.lock().unwrap_or_else(PoisonError::into_inner) = Some(bar.downgrade());
     }
     (bar, (!is_terminal).then(Lines::new))
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::appointment::Appointment;
-use super::control::{JobControl, JobFailure};
+use super::control::{JobControl, OnFailure};
 use super::error::WorldError;
 use super::host::Host;
 use super::launcher::{Launched, ProcessManager};
@@ -43,39 +43,31 @@ impl Joined {
     }
 }
 
-/// Joins the processes of which `launched` is one, whose data is carried as `data` says. `last_resort` ends this process if
-/// it does not end by itself after a failure.
+/// Joins the processes of which `launched` is one, whose data is carried as `data` says. `on_failure` is done once the job
+/// has failed.
 ///
 /// # Errors
 /// Why they do not come together.
-pub fn join(
-    launched: Launched,
-    data: DataBy,
-    last_resort: fn(&JobFailure, bool),
-) -> Result<Joined, WorldError> {
+pub fn join(launched: Launched, data: DataBy, on_failure: OnFailure) -> Result<Joined, WorldError> {
     let variable = |name: &str| std::env::var(name).ok();
     match (data, launched.launcher) {
         (DataBy::Mpi, ProcessManager::Torchrun) => Err(WorldError::TorchrunWithoutMpi(launched)),
-        (DataBy::Mpi, _) => by_mpi(launched, data, last_resort),
+        (DataBy::Mpi, _) => by_mpi(launched, data, on_failure),
         (DataBy::Devices, _) => match Appointment::of(launched, &variable)? {
-            Some(appointment) => at(appointment, launched, last_resort),
-            None => by_mpi(launched, data, last_resort),
+            Some(appointment) => at(appointment, launched, on_failure),
+            None => by_mpi(launched, data, on_failure),
         },
     }
 }
 
 /// Processes that meet at `appointment`.
-fn at(
-    appointment: Appointment,
-    launched: Launched,
-    last_resort: fn(&JobFailure, bool),
-) -> Result<Joined, WorldError> {
+fn at(appointment: Appointment, launched: Launched, on_failure: OnFailure) -> Result<Joined, WorldError> {
     let patience = patience()?;
     let (host, Launched { rank, size, .. }) = (Host::own(), launched);
     let guest = Guest::new((rank, size), &host);
     let connected = appointment.keep(&guest)?;
     let began = guest.began;
-    let control = JobControl::new((rank, &host.name), connected, (patience, Alarm::default()), last_resort)
+    let control = JobControl::new((rank, &host.name), connected, (patience, Alarm::default()), on_failure)
         .map_err(connection)?;
     let keys = control.gather(&host.key).and_then(|keys| {
         let together = keys.map(|keys| keys.concat());
@@ -94,17 +86,13 @@ fn at(
 
 /// Processes that find one another by MPI, if this program was built with it.
 #[cfg(feature = "mpi")]
-fn by_mpi(
-    launched: Launched,
-    data: DataBy,
-    last_resort: fn(&JobFailure, bool),
-) -> Result<Joined, WorldError> {
-    let (world, mpi) = super::mpi::join(launched, data, last_resort)?;
+fn by_mpi(launched: Launched, data: DataBy, on_failure: OnFailure) -> Result<Joined, WorldError> {
+    let (world, mpi) = super::mpi::join(launched, data, on_failure)?;
     Ok(Joined { world: Arc::new(world), mpi: Some(mpi) })
 }
 
 #[cfg(not(feature = "mpi"))]
-const fn by_mpi(launched: Launched, data: DataBy, _: fn(&JobFailure, bool)) -> Result<Joined, WorldError> {
+const fn by_mpi(launched: Launched, data: DataBy, _: OnFailure) -> Result<Joined, WorldError> {
     Err(match data {
         DataBy::Mpi => WorldError::NoMpi(launched),
         DataBy::Devices => WorldError::NoAddress(launched),

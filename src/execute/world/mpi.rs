@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::control::{JobControl, JobFailure};
+use super::control::{JobControl, OnFailure};
 use super::error::WorldError;
 use super::host::Host;
 use super::join::DataBy;
@@ -15,15 +15,15 @@ use crate::execute::comm::{Alarm, Network};
 /// Bytes of what rank 0 says of itself.
 const MOST: usize = 4096;
 
-/// Joins the processes of which `launched` is one; MPI carries their data too where `data` says so. `last_resort` ends this
-/// process if it does not end by itself after a failure.
+/// Joins the processes of which `launched` is one; MPI carries their data too where `data` says so. `on_failure` is done
+/// once the job has failed.
 ///
 /// # Errors
 /// Why they do not come together.
 pub(super) fn join(
     launched: Launched,
     data: DataBy,
-    last_resort: fn(&JobFailure, bool),
+    on_failure: OnFailure,
 ) -> Result<(World, Arc<MpiNetwork>), WorldError> {
     let patience = patience()?;
     let alarm = Alarm::default();
@@ -49,7 +49,7 @@ pub(super) fn join(
     };
     let began = guest.began;
     let control =
-        JobControl::new((rank, &host.name), connected, (patience, alarm), last_resort).map_err(connection)?;
+        JobControl::new((rank, &host.name), connected, (patience, alarm), on_failure).map_err(connection)?;
     let mpi = Arc::new(network);
     let own = OwnRank { rank, size, host, on_host };
     let carries = (data == DataBy::Mpi).then(|| (mpi.clone() as Arc<dyn Network>, mpi::version()));

@@ -57,6 +57,15 @@ pub struct Doing {
     pub waits: bool,
 }
 
+/// What a process does once its job has failed.
+#[derive(Clone, Copy, Debug)]
+pub struct OnFailure {
+    /// Says why, at the rank that speaks.
+    pub say: fn(&JobFailure),
+    /// Ends the process, should it still be there some time later.
+    pub end: fn(&JobFailure),
+}
+
 /// How long ranks are waited for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Patience {
@@ -73,7 +82,7 @@ pub struct JobControl {
 
 impl JobControl {
     /// The end of `rank`, on `host`, with connections to all others at rank 0, and to rank 0 elsewhere. `alarm` rings when a
-    /// rank fails, `last_resort` is called some time after that, should the process still be there.
+    /// rank fails.
     ///
     /// # Errors
     /// If the system gives no threads.
@@ -81,7 +90,7 @@ impl JobControl {
         (rank, host): (usize, &str),
         connected: Vec<Connected>,
         (patience, alarm): (Patience, Alarm),
-        last_resort: fn(&JobFailure, bool),
+        on_failure: OnFailure,
     ) -> std::io::Result<Self> {
         let now = Instant::now();
         let count = connected.len();
@@ -117,6 +126,7 @@ impl JobControl {
             failing: Mutex::default(),
             moved: Condvar::new(),
             alarm,
+            on_failure,
         });
         for index in 0..count {
             let shared = shared.clone();
@@ -125,7 +135,7 @@ impl JobControl {
         let watcher = shared.clone();
         Builder::new().stack_size(STACK).spawn(move || watch::watch(&watcher))?;
         let resort = shared.clone();
-        Builder::new().stack_size(STACK).spawn(move || resort.resort(last_resort))?;
+        Builder::new().stack_size(STACK).spawn(move || resort.resort())?;
         Ok(Self { shared })
     }
 

@@ -8,7 +8,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::frame::{self, Kind};
-use super::{Doing, JobFailure, Patience, VERDICT};
+use super::{Doing, JobFailure, OnFailure, Patience, VERDICT};
 use crate::execute::comm::Alarm;
 
 /// How long what has come over a connection may take to be read.
@@ -25,6 +25,7 @@ pub(super) struct Shared {
     pub failing: Mutex<()>,
     pub moved: Condvar,
     pub alarm: Alarm,
+    pub on_failure: OnFailure,
 }
 
 /// A connection, and who is at its other end.
@@ -159,18 +160,24 @@ impl Shared {
 
     /// The job has failed: the first failure is kept, rank 0 tells all others. The one that is kept.
     ///
-    /// The others are told before this process's own threads: these may end it at once, and the others would take it for the
-    /// rank that is gone.
+    /// The rank that speaks does so before the others are told: once one of them has ended, a launcher ends all. The others
+    /// are told before this process's own threads: these may end it at once, and the others would take it for the rank that
+    /// is gone.
     pub fn failed(&self, failure: JobFailure) -> JobFailure {
         let _one = self.failing.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(first) = &self.lock().failure {
             return first.clone();
         }
         // Telling others may take time, in which this process does not stand still.
-        let stood_still = {
-            let state = self.lock();
-            state.looked.elapsed() > state.patience.silence / 2
-        };
+        {
+            let mut state = self.lock();
+            if failure.is_gone && state.looked.elapsed() > state.patience.silence / 2 {
+                state.hushed_until = Instant::now() + state.patience.silence;
+            }
+        }
+        if self.speaks(&failure) {
+            (self.on_failure.say)(&failure);
+        }
         self.alarm.ring(failure.rank, failure.message.clone());
         if self.rank == 0 {
             let text = serde_json::to_vec(&failure).unwrap_or_default();
@@ -179,12 +186,7 @@ impl Shared {
                 let _ = self.write(index, Kind::Failed, &text);
             }
         }
-        let mut state = self.lock();
-        if failure.is_gone && stood_still {
-            state.hushed_until = Instant::now() + state.patience.silence;
-        }
-        state.failure = Some(failure.clone());
-        drop(state);
+        self.lock().failure = Some(failure.clone());
         self.moved.notify_all();
         failure
     }
@@ -196,14 +198,14 @@ impl Shared {
     }
 
     /// Waits for a failure, then for the process to end in good order, and ends it otherwise.
-    pub fn resort(&self, last_resort: fn(&JobFailure, bool)) {
+    pub fn resort(&self) {
         let waits = |state: &mut State| state.failure.is_none() && !state.is_over;
         let state = self.moved.wait_while(self.lock(), waits).unwrap_or_else(PoisonError::into_inner);
         let Some(failure) = state.failure.clone() else { return };
         drop(state);
         thread::sleep(VERDICT + VERDICT);
         if !self.lock().is_over {
-            last_resort(&failure, self.speaks(&failure));
+            (self.on_failure.end)(&failure);
         }
     }
 }

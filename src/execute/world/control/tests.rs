@@ -3,19 +3,26 @@
 use std::io::Write;
 use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use super::star::{self, Connected, LOOPBACK};
-use super::{Alarm, Doing, JobControl, JobFailure, Patience};
+use super::{Alarm, Doing, JobControl, JobFailure, OnFailure, Patience};
 use crate::execute::world::token::Token;
 
 const TOKEN: Token = [7; 16];
 
 const PATIENT: Patience = Patience { silence: Duration::from_secs(20), standstill: Duration::from_secs(40) };
 
+const SILENT: OnFailure = OnFailure { say: |_| {}, end: |_| {} };
+
 /// The ends of `size` ranks, with their alarms; each rank's clock shows an hour more than the one before.
 fn star(size: usize, patience: Patience) -> Vec<(JobControl, Alarm)> {
+    star_that(SILENT, size, patience)
+}
+
+fn star_that(on_failure: OnFailure, size: usize, patience: Patience) -> Vec<(JobControl, Alarm)> {
     let listeners = star::listen(&[LOOPBACK], 0).unwrap();
     let addresses: Vec<SocketAddr> =
         listeners.iter().map(|listener| listener.local_addr().unwrap()).collect();
@@ -24,8 +31,12 @@ fn star(size: usize, patience: Patience) -> Vec<(JobControl, Alarm)> {
     let deadline = Instant::now() + Duration::from_secs(10);
     let end = |rank: usize, connected: Vec<Connected>| {
         let alarm = Alarm::default();
-        let control =
-            JobControl::new((rank, &format!("host-{rank}")), connected, (patience, alarm.clone()), |_, _| {});
+        let control = JobControl::new(
+            (rank, &format!("host-{rank}")),
+            connected,
+            (patience, alarm.clone()),
+            on_failure,
+        );
         (control.unwrap(), alarm)
     };
     thread::scope(|scope| {
@@ -114,6 +125,24 @@ fn a_rank_that_is_gone_is_named() {
         let failure = star[0].0.failed_elsewhere();
         assert_eq!(star.iter().filter(|(control, _)| control.speaks(&failure)).count(), 1);
     }
+}
+
+/// A launcher ends rank 0 once another rank has ended, so it has to have said why before the others know.
+#[test]
+fn why_the_job_failed_is_said_before_others_are_told() {
+    static SAID: AtomicUsize = AtomicUsize::new(0);
+    let say = |failure: &JobFailure| {
+        thread::sleep(Duration::from_millis(200));
+        SAID.fetch_add(failure.rank, Ordering::SeqCst);
+    };
+    let star = star_that(OnFailure { say, end: |_| {} }, 3, PATIENT);
+    // Rank 0 is busy: only the threads of its connections learn of the failure.
+    let said = on_all(&star[1..], |index, control| {
+        let failure =
+            if index == 1 { control.fail("it broke", "") } else { control.broadcast(None).unwrap_err() };
+        (failure.rank, SAID.load(Ordering::SeqCst))
+    });
+    assert_eq!(said, [(2, 2), (2, 2)]);
 }
 
 /// Rank 0 ends as soon as it knows: the others have been told before.
