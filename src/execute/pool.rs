@@ -44,7 +44,7 @@ impl Pool<'_> {
         let shares = (self.threads() * SHARES).min(count.div_ceil(grain.max(1)));
         match self {
             Self::Threads(pool) if self.threads() > 1 && shares > 1 => {
-                pool.install(|| halve(0..count, grain, shares, parts, &work));
+                inside(pool, || halve(0..count, grain, shares, parts, &work));
             }
             _ => work(0..count, parts),
         }
@@ -78,7 +78,7 @@ impl Pool<'_> {
             }
         };
         match self {
-            Self::Threads(pool) if self.threads() > 1 => pool.install(|| fork(self.threads(), &run)),
+            Self::Threads(pool) if self.threads() > 1 => inside(pool, || fork(self.threads(), &run)),
             _ => run(),
         }
     }
@@ -127,7 +127,7 @@ fn fork(times: usize, work: &(dyn Fn() + Sync)) {
     if times < 2 {
         return work();
     }
-    rayon::join(|| fork(times / 2, work), || fork(times - times / 2, work));
+    both(|| fork(times / 2, work), || fork(times - times / 2, work));
 }
 
 fn reduce<R: Send>(
@@ -161,10 +161,42 @@ fn halve<P: Cut>(
     }
     let (left, right) = parts.cut(length);
     let middle = range.start + length;
-    rayon::join(
+    both(
         || halve(range.start..middle, grain, shares / 2, left, work),
         || halve(middle..range.end, grain, shares - shares / 2, right, work),
     );
+}
+
+/// Runs `work` on a thread of `pool`. Rayon gets a pointer: else its part would be compiled once more for each kernel.
+fn inside(pool: &rayon::ThreadPool, work: impl FnOnce() + Send) {
+    fn erased(pool: &rayon::ThreadPool, work: &mut (dyn FnMut() + Send)) {
+        pool.install(work);
+    }
+    let mut work = Some(work);
+    erased(pool, &mut || {
+        if let Some(work) = work.take() {
+            work();
+        }
+    });
+}
+
+/// Runs `left` and `right` side by side, by pointers as [`inside`] does.
+pub fn both(left: impl FnOnce() + Send, right: impl FnOnce() + Send) {
+    fn erased(left: &mut (dyn FnMut() + Send), right: &mut (dyn FnMut() + Send)) {
+        rayon::join(left, right);
+    }
+    let (mut left, mut right) = (Some(left), Some(right));
+    let mut left = || {
+        if let Some(left) = left.take() {
+            left();
+        }
+    };
+    let mut right = || {
+        if let Some(right) = right.take() {
+            right();
+        }
+    };
+    erased(&mut left, &mut right);
 }
 
 /// Buffers that are cut at the same row, for threads to share.

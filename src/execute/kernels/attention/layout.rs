@@ -2,7 +2,7 @@
 
 use std::ops::{Deref, Range};
 
-use crate::execute::pool::{Cut, Pool};
+use crate::execute::pool::{Cut, Pool, both};
 
 /// Rows of a tile and numbers in each.
 pub const LANES: usize = 32;
@@ -97,7 +97,12 @@ fn halve<P: Cut>(
             let (left, right) = rows.cut(row(middle) - row(tiles.start));
             let left = || halve(tiles.start..middle, tokens, left, together, work);
             let right = || halve(middle..tiles.end, tokens, right, together, work);
-            let _: ((), ()) = if together { rayon::join(left, right) } else { (left(), right()) };
+            if together {
+                both(left, right);
+            } else {
+                left();
+                right();
+            }
         }
     }
 }
