@@ -49,6 +49,12 @@ pub struct EngineDefaults {
     pub checkpointing: CheckpointMode,
     /// Probability that an element is dropped.
     pub dropout: f64,
+    /// The ZeRO stage that its own recipes use: of plans that are as good, one with this stage is the simpler.
+    pub zero: u8,
+    /// The type that its own recipes keep and reduce gradients in under mixed precision, where that is not the type of a
+    /// strategy that says nothing: a numeric choice that plans for it may make.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gradient: Option<ElementType>,
 }
 
 /// Communication that an engine may run beside its kernels.
