@@ -124,19 +124,13 @@ impl<'a> Axes<'a> {
         let is_free = |key: Key| request.free.contains(&key);
         let wide = [ElementType::Fp32, ElementType::Bf16];
         let is_mixed = problem.workload.has_master_weights();
-        let of_recipes = problem.engine.defaults.gradient.filter(|_| is_mixed);
+        let is_said = fix.gradient_type.is_some() || fix.reduce_type.is_some();
+        let of_recipes = problem.engine.defaults.gradient.filter(|_| is_mixed && !is_said);
         let varied = |key, fixed: Option<ElementType>, default: ElementType| match (fixed, of_recipes) {
             (Some(fixed), _) => vec![fixed],
             (None, _) if is_free(key) && is_mixed => wide.to_vec(),
-            (None, Some(other)) if other != default => vec![default, other],
-            (None, _) => vec![default],
+            (None, of_recipes) => vec![of_recipes.unwrap_or(default)],
         };
-        // Recipes keep and reduce gradients in one type; a mixture has to be asked for.
-        let is_asked_for = |key: Key, fixed: Option<ElementType>| is_free(key) || fixed.is_some();
-        let asks =
-            is_asked_for(Key::Gradient, fix.gradient_type) || is_asked_for(Key::Reduce, fix.reduce_type);
-        let goes_together =
-            |gradient, reduce| asks || (gradient == defaults.gradient) == (reduce == defaults.reduce);
         let compressions = match fix.compression {
             Some(fixed) => vec![fixed],
             None if is_free(Key::Compression) => supports.compress.value.clone(),
@@ -151,8 +145,7 @@ impl<'a> Axes<'a> {
         let mut numerics = Vec::new();
         for &compression in &compressions {
             for &gradient in &varied(Key::Gradient, fix.gradient_type, defaults.gradient) {
-                let reduces = varied(Key::Reduce, fix.reduce_type, defaults.reduce);
-                for &reduce in reduces.iter().filter(|&&reduce| goes_together(gradient, reduce)) {
+                for &reduce in &varied(Key::Reduce, fix.reduce_type, defaults.reduce) {
                     numerics.extend(capacities.iter().map(|&capacity| NumericsChoice {
                         compression,
                         gradient,
@@ -241,9 +234,12 @@ impl<'a> Axes<'a> {
             match (schedule, self.request.fix.virtual_stages) {
                 (_, Some(fixed)) => list.push((schedule, fixed)),
                 (Schedule::Interleaved, None) => {
-                    // Chunks may differ by a block. One without blocks only passes on what comes.
                     let most = (blocks / mesh.pipeline).clamp(2, MOST_VIRTUAL);
-                    list.extend((2..=most).map(|chunks| (schedule, chunks)));
+                    let even = |chunks: &u64| blocks.is_multiple_of(mesh.pipeline * chunks);
+                    let has_even = (2..=most).any(|chunks| even(&chunks));
+                    // Where none divides the blocks, chunks differ by one. A chunk without blocks only passes on what comes.
+                    let chunks = (2..=most).filter(|chunks| !has_even || even(chunks));
+                    list.extend(chunks.map(|chunks| (schedule, chunks)));
                 }
                 (Schedule::ZeroBubbleV, None) => list.push((schedule, 2)),
                 (_, None) => list.push((schedule, 1)),
