@@ -114,12 +114,18 @@ pub fn export(
     let problem = Problem::new(&model, &cluster, plan.workload, &profile, None);
     let draft = Draft::parse(&plan.strategy.text).map_err(|error| part("strategy", error.to_string()))?;
     let is_same_engine = plan.engine == profile.name;
+    // What the text leaves out is the engine's default, which may be another under the rules of this version.
+    let planned = engine(&plan.engine).filter(|_| is_same_engine).and_then(|wide| {
+        let wide = Problem::new(&model, &cluster, plan.workload, wide, None);
+        draft.resolve(&wide.facts).ok()
+    });
 
     let (strategy, origin) = match draft.resolve(&problem.facts) {
         Err(broken) if goal.is_as_is => return Err(ExportError::AsIs { target, broken: Box::new(broken) }),
         Ok(strategy) if goal.is_as_is || is_same_engine => {
             let nearest = said(goal.target, &problem, &strategy)?;
-            let changes = strategy.changes_to(&nearest, problem.facts.defaults);
+            let before = planned.as_ref().unwrap_or(&strategy);
+            let changes = before.changes_to(&nearest, problem.facts.defaults);
             match changes.first() {
                 Some(first) if goal.is_as_is => {
                     return Err(ExportError::NoWord {

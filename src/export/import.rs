@@ -41,7 +41,7 @@ pub struct Imported {
 }
 
 /// What a configuration says.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub struct Understood {
     pub runner: Runner,
     pub meaning: Meaning,
@@ -278,13 +278,15 @@ fn left_over(source: Source, reader: &Reader<'_>) -> Result<Vec<Left>, ImportErr
         }
     };
     let mut left = Vec::new();
-    for (found, near) in reader.left(&rows) {
+    // Nothing says nothing.
+    let left_over = reader.left(&rows).into_iter().filter(|(found, _)| !found.value.is_null());
+    for (found, near) in left_over {
         let (is_strict, near) = match source {
             Source::Engine(_) => (near.is_some(), near),
             Source::Program(format) => {
                 let names = format.keys().iter().map(|key| key.name);
                 let near = near.or_else(|| crate::spelling::nearest(&found.path, names).into_iter().next());
-                (format.is_strict() && !found.value.is_null(), near)
+                (format.is_strict(), near)
             }
         };
         if is_strict {

@@ -39,6 +39,8 @@ pub struct Meaning {
     pub is_in_one_type: bool,
     /// Head and loss are made a chunk of tokens at a time by a kernel that the model is given, whatever the engine has.
     pub brings_chunked_loss: bool,
+    /// Inputs of blocks that recompute go to the host by hooks that the model is given, whatever the engine has.
+    pub moves_inputs: bool,
     /// Collectives of tensor parallelism are cut in pieces that products use as they come.
     pub is_asynchronous: bool,
     /// The order in which the engine numbers its ranks under these settings.

@@ -1,10 +1,13 @@
 //! What runs a configuration: the engine that it is of, or that it hands its settings to, with its switches set.
 
+use std::fmt;
+
 use super::meaning::Meaning;
 use super::targets::Target;
 use crate::profile::EngineProfile;
+use crate::profile::capabilities::{OffloadGrain, OffloadOffer};
 use crate::profile::engines::{embedded, engine};
-use crate::strategy::LossMode;
+use crate::strategy::{CheckpointMode, LossMode, OffloadCategory};
 
 /// What runs a configuration.
 #[derive(Clone, Copy)]
@@ -39,6 +42,12 @@ impl Runner {
             Self::Engine(target) => target.text(),
             Self::Profile(name) => name.to_owned(),
         }
+    }
+}
+
+impl fmt::Debug for Runner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text())
     }
 }
 
@@ -81,6 +90,19 @@ pub fn profile_like(
     }
     if meaning.is_in_one_type {
         profile.keep_no_master_weights();
+    }
+    if meaning.moves_inputs && reach == Reach::Files {
+        let offers = &mut profile.supports.offload.value;
+        offers.retain(|offer| offer.category != OffloadCategory::Activations);
+        offers.push(OffloadOffer {
+            category: OffloadCategory::Activations,
+            grain: OffloadGrain::Whole,
+            from_zero: 0,
+            split_from_zero: 0,
+            serial: false,
+            with_checkpoint: Some(CheckpointMode::Full),
+        });
+        profile.supports.offload_together.value = false;
     }
     let losses = &mut profile.supports.loss.value;
     if meaning.brings_chunked_loss && !losses.contains(&LossMode::Chunked) {

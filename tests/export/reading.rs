@@ -1,8 +1,8 @@
 //! Reading a file of an engine as `simulate --from` does: what it says, and the strategy that this is.
 
 use meshwright::cluster::{self, Cluster};
-use meshwright::export::error::ImportError;
 use meshwright::export::beside::Beside;
+use meshwright::export::error::ImportError;
 use meshwright::export::import::{Given, Understood, meaning_of};
 use meshwright::export::{Reach, Scene, Target, profile_of, targets};
 use meshwright::model::Model;

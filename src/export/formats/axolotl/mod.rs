@@ -136,8 +136,9 @@ fn around(reader: &Reader<'_>) -> Result<Around, ImportError> {
         chunks_loss |= switch(reader, name, false)?;
     }
     let mut notes = Vec::new();
-    let is_full = switch(reader, "sample_packing", false)? || switch(reader, "pad_to_sequence_len", false)?;
-    if !is_full {
+    let (is_packed, is_padded) =
+        (switch(reader, "sample_packing", false)?, switch(reader, "pad_to_sequence_len", false)?);
+    if !is_packed && !is_padded {
         notes.push("Without sample_packing, sequences are as long as the longest of a batch; all are predicted with sequence_len tokens.".to_owned());
     }
     Ok(Around {

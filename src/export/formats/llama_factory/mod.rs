@@ -119,9 +119,11 @@ fn around(reader: &Reader<'_>) -> Result<Around, ImportError> {
     // The Trainer's own argument changes nothing beside it.
     reader.value("gradient_checkpointing")?;
     let mut notes = Vec::new();
-    let is_packed = switch(reader, "packing", reader.name("stage") == Some("pt"))?
-        || switch(reader, "neat_packing", false)?;
-    if !is_packed {
+    let (is_packed, is_neat) = (
+        switch(reader, "packing", reader.name("stage") == Some("pt"))?,
+        switch(reader, "neat_packing", false)?,
+    );
+    if !is_packed && !is_neat {
         notes.push("Without packing, sequences are as long as the longest of a batch; all are predicted with cutoff_len tokens.".to_owned());
     }
     Ok(Around {

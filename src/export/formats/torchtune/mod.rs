@@ -69,6 +69,7 @@ impl Format for Torchtune {
 
     fn model(&self, reader: &Reader<'_>) -> Result<Option<ModelClue>, ImportError> {
         let Some(component) = reader.known(MODEL).and_then(Value::as_str) else { return Ok(None) };
+        read::is_whole(reader, component)?;
         let name = hub_name(component);
         Ok(Some(match name.as_deref().and_then(preset_named) {
             Some(preset) => ModelClue::Preset(preset.name),

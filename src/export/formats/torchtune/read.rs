@@ -50,15 +50,8 @@ pub fn read(reader: &Reader<'_>, scene: &Scene<'_>) -> Result<Read, ImportError>
 fn components(reader: &Reader<'_>, meaning: &mut Meaning) -> Result<(), ImportError> {
     let named =
         |path: &str| reader.word(path).map(|word| word.map(|word| word.rsplit('.').next().unwrap_or(word)));
-    if let Some(model) = named(MODEL)? {
-        if model.starts_with("lora_") || model.starts_with("qlora_") {
-            let rule = "LoRA is not planned yet; recipes of the whole model are";
-            let whole = model.trim_start_matches('q').trim_start_matches("lora_").to_owned();
-            return Err(reader.refused(MODEL, rule).or(vec![whole]));
-        }
-        if model.contains("reward") || model.contains("vision") || model.contains("early_fusion") {
-            return Err(reader.refused(MODEL, "only models of text that predict the next token are planned"));
-        }
+    if let Some(model) = reader.word(MODEL)? {
+        is_whole(reader, model)?;
     }
     let path = "optimizer._component_";
     if let Some(optimizer) = named(path)?
@@ -75,6 +68,20 @@ fn components(reader: &Reader<'_>, meaning: &mut Meaning) -> Result<(), ImportEr
         }
         Some("CrossEntropyLoss") | None => meaning.draft.loss = Some(LossMode::Full),
         Some(_) => return Err(reader.refused(path, "only the cross-entropy of the next token is planned")),
+    }
+    Ok(())
+}
+
+/// That the whole model is trained, and on text.
+pub fn is_whole(reader: &Reader<'_>, component: &str) -> Result<(), ImportError> {
+    let model = component.rsplit('.').next().unwrap_or(component);
+    if model.starts_with("lora_") || model.starts_with("qlora_") {
+        let rule = "LoRA is not planned yet; recipes of the whole model are";
+        let whole = component.replace("qlora_", "").replace("lora_", "");
+        return Err(reader.refused(MODEL, rule).or(vec![whole]));
+    }
+    if ["reward", "vision", "early_fusion"].iter().any(|word| model.contains(word)) {
+        return Err(reader.refused(MODEL, "only models of text that predict the next token are planned"));
     }
     Ok(())
 }
@@ -171,6 +178,7 @@ fn recomputation(reader: &Reader<'_>, meaning: &mut Meaning) -> Result<(), Impor
         }
         let list = meaning.draft.offload.get_or_insert_default();
         list.push((OffloadCategory::Activations, vec![1.0]));
+        meaning.moves_inputs = true;
     }
     Ok(())
 }

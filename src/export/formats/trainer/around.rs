@@ -72,6 +72,7 @@ impl Around {
             draft.checkpoint = Some(vec![CheckpointEntry::Whole(CheckpointMode::Full)]);
         }
         meaning.open.retain(|key| *key != Key::Checkpoint);
+        meaning.moves_inputs = self.inputs_on_host;
         if self.inputs_on_host {
             let list = draft.offload.get_or_insert_default();
             list.retain(|(category, _)| *category != OffloadCategory::Activations);

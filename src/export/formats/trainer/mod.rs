@@ -88,6 +88,7 @@ impl Format for Trainer {
         let inner = reader.of_part(&document);
         refuse(ARGUMENTS, &inner)?;
         plain::adapters(reader)?;
+        named_model(&inner, "model_name_or_path")?;
         let around = Around::of_script(&inner, reader.document())?;
         let mut read = run(&inner, scene, &around)?;
         read.left.extend(left_over(self.keys(), &inner));
@@ -102,6 +103,7 @@ fn left_over(keys: &[Key], reader: &Reader<'_>) -> Vec<Left> {
         keys.iter().filter(|key| !matches!(key.role, Role::Read(_))).map(|key| key.name).collect();
     let document = reader.document();
     let origin = |found| document.origin(found);
-    let left = reader.left(&idle).into_iter().map(|(found, _)| origin(found));
+    let left = reader.left(&idle).into_iter().filter(|(found, _)| !found.value.is_null());
+    let left = left.map(|(found, _)| origin(found));
     left.map(|origin| Left { path: origin.path, place: origin.place }).collect()
 }

@@ -39,7 +39,8 @@ pub fn read(reader: &Reader<'_>, scene: &Scene<'_>) -> Result<Meaning, ImportErr
     ];
     meaning.draft.attention = reader.choice(script::ATTENTION, &kernels)?;
     // What sync_each_batch would change is said in Python, and so is what the model itself recomputes.
-    meaning.draft.sync = Some(GradientSync::Deferred);
+    let is_several = meaning.draft.accumulation != Some(1);
+    meaning.draft.sync = is_several.then_some(GradientSync::Deferred);
     let open = [
         (Key::Sync, true),
         (Key::Attention, meaning.draft.attention.is_none()),

@@ -4,6 +4,7 @@ use super::is_auto;
 use crate::export::error::ImportError;
 use crate::export::meaning::{Meaning, Scene};
 use crate::export::reader::{Reader, multiples};
+use crate::export::syntax::Place;
 use crate::strategy::Key;
 
 const TRAIN: &str = "train_batch_size";
@@ -87,6 +88,10 @@ pub fn batch(reader: &Reader<'_>, scene: &Scene<'_>, meaning: &mut Meaning) -> R
     let data = meaning.draft.data.unwrap_or(1);
     let open = |path: &'static str| is_auto(reader, path).then_some(path);
     let asked = |path: &str, answer: &str| {
+        let found = reader.document().get(path);
+        if found.is_some_and(|found| reader.document().origin(found).place == Place::Default) {
+            return ImportError::Unsaid { what: "the micro-batch", flag: "--strategy micro=N" };
+        }
         reader.refused(
             path,
             format!("transformers or Accelerate fill it in, so the file does not say it: {answer}"),
