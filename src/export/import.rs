@@ -278,8 +278,10 @@ fn left_over(source: Source, reader: &Reader<'_>) -> Result<Vec<Left>, ImportErr
         }
     };
     let mut left = Vec::new();
-    // Nothing says nothing.
-    let left_over = reader.left(&rows).into_iter().filter(|(found, _)| !found.value.is_null());
+    // Nothing says nothing, and what is assumed is looked after apart: it may be of a file beside this one.
+    let is_said =
+        |found: &Found| !found.value.is_null() && reader.document().origin(found).place != Place::Assumed;
+    let left_over = reader.left(&rows).into_iter().filter(|(found, _)| is_said(found));
     for (found, near) in left_over {
         let (is_strict, near) = match source {
             Source::Engine(_) => (near.is_some(), near),

@@ -11,6 +11,7 @@ mod examples_torchtitan;
 mod guide;
 mod guide_points;
 mod model_fields;
+mod programs;
 mod random;
 mod reading;
 mod round_trip;
