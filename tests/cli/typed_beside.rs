@@ -65,7 +65,7 @@ fn what_is_assumed_is_printed_and_must_be_a_setting() {
     };
     assert!(warnings.iter().any(is_said), "{warnings:?}");
     for (assume, code, part) in [
-        ("zero_optimization.stge=3", 3, "no such setting"),
+        ("zero_optimisation.stage=3", 3, "no such setting"),
         ("stage", 3, "KEY=VALUE is needed"),
         ("bf16.enabled=true --assume bf16.enabled=false", 3, "assumed twice"),
     ] {

@@ -12,6 +12,7 @@ mod guide;
 mod guide_points;
 mod model_fields;
 mod programs;
+mod programs_page;
 mod random;
 mod reading;
 mod round_trip;
