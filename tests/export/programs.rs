@@ -152,8 +152,8 @@ fn accelerate_hands_its_settings_on() {
         "llama-2-7b deepspeed: tp=1,pp=1,dp=8,zero=3,micro=4,accum=2,offload=optimizer:1+params:1,bucket=50M; \
          64 x 2048 bf16 clip 1",
     );
-    file("accelerate/megatron.yaml", "micro=2").means(
-        "llama-2-7b megatron: tp=2,pp=2,dp=2,zero=1,micro=2,accum=4,ckpt=selective; 64 x 2048 bf16 clip 1",
+    File { global_batch: None, ..file("accelerate/megatron.yaml", "micro=2") }.means(
+        "llama-2-7b megatron: tp=2,pp=2,dp=2,zero=1,micro=2,accum=4,ckpt=selective; 16 x 2048 bf16 clip 1",
     );
     file("accelerate/fsdp1.yaml", "micro=4,ckpt=full").means(
         "llama-2-7b accelerate: tp=1,pp=1,dp=8,zero=3,micro=4,accum=2,sync=deferred,ckpt=full,\
@@ -278,8 +278,6 @@ fn arguments_of_the_trainer_are_read_from_commands_python_and_documents() {
         .is_refused("auto-find-batch-size", "found by trying");
     assumed("trainer/deepspeed.sh", &["per_device_train_batch_size=0"])
         .is_refused("per-device-train-batch-size", "at least 1");
-    assumed("trainer/recipe.yaml", &["fsdp=ful_shard"]).means(
-        "llama-3.1-8b deepspeed: tp=1,pp=1,dp=8,zero=3,micro=2,accum=8,ckpt=full,offload=optimizer:1+params:1,\
-         bucket=500M; 128 x 4096 bf16 clip 1",
-    );
+    assumed("trainer/recipe.yaml", &["fsdp=ful_shard"]).is_refused("fsdp", "no option of it");
+    assumed("trainer/recipe.yaml", &["fsdp=full_shard"]).is_refused("fsdp", "leave one of them out");
 }

@@ -32,6 +32,7 @@ const OPTIMIZERS: [&str; 6] = [
 /// If transformers or the engine refuse them, or they make a run that is not modelled.
 pub fn run(reader: &Reader<'_>, scene: &Scene<'_>, around: &Around) -> Result<Read, ImportError> {
     optimizer(reader)?;
+    let shards = sharded::options(reader)?;
     let file = "config_file";
     let launched = reader.part(file)?;
     let mut read = if let Some(document) = reader.part("deepspeed")? {
@@ -52,6 +53,10 @@ pub fn run(reader: &Reader<'_>, scene: &Scene<'_>, around: &Around) -> Result<Re
         Read::handed(Target { dialect: &accelerate::Config }, &document, reader, scene)?
     };
     let clip = reader.real("max_grad_norm")?.unwrap_or(1.0);
+    if read.runner.profile() == "deepspeed" && !shards.is_empty() {
+        let rule = "DeepSpeed shards already: leave one of them out";
+        return Err(reader.refused("fsdp", rule).or(vec!["null".to_owned()]));
+    }
     let meaning = &mut read.meaning;
     meaning.clip = meaning.clip.or(Some(clip));
     meaning.is_compiled |= switch(reader, "torch_compile", false)?;

@@ -141,7 +141,10 @@ fn arguments(reader: &Reader<'_>, document: &mut Document) -> Result<(), ImportE
 }
 
 /// The words of `fsdp`, which may be a list.
-fn options(reader: &Reader<'_>) -> Result<Vec<String>, ImportError> {
+///
+/// # Errors
+/// If one is no word of it.
+pub fn options(reader: &Reader<'_>) -> Result<Vec<String>, ImportError> {
     let words: Vec<String> = match reader.value("fsdp")? {
         None | Some(Value::Bool(false)) => Vec::new(),
         // Without a word it is full_shard with blocks wrapped.
