@@ -70,7 +70,12 @@ impl<'a> Reader<'a> {
         }
         let Some(found) = self.settled(path)? else { return Ok(None) };
         let held = part::held(found, &self.document.origin(found), self.beside);
-        let mut held = held.map_err(|rule| self.error(found, rule))?;
+        let mut held = held.map_err(|rule| {
+            let is_lost = rule.contains("no such file");
+            let more =
+                if is_lost { format!("; --assume {path}=FILE says where it is") } else { String::new() };
+            self.error(found, format!("{rule}{more}"))
+        })?;
         if let Some(assumed) = self.assumed {
             assumed.over(&mut held);
         }

@@ -63,7 +63,10 @@ pub fn explain(problem: &Problem<'_>, typed: &Draft, progress: &(dyn Fn(Progress
                     let known = known.strategy.clone();
                     steps = towards::towards(problem, &start, &known);
                     // A change on the way may beat what the search found.
-                    steps.iter().filter_map(|step| step.runs(problem)).for_each(|step| best.hear(problem, step));
+                    steps
+                        .iter()
+                        .filter_map(|step| step.runs(problem))
+                        .for_each(|step| best.hear(problem, step));
                     if best.plan.as_ref().is_ok_and(|best| best.strategy == known) {
                         break;
                     }
@@ -80,7 +83,10 @@ pub fn explain(problem: &Problem<'_>, typed: &Draft, progress: &(dyn Fn(Progress
         Err(broken) => {
             let nearest = nearest::nearest(typed, &problem.facts).map(|strategy| problem.play(strategy));
             let mut best = Best::search(problem, nearest.as_ref().map(|nearest| &nearest.strategy), progress);
-            nearest.iter().filter(|nearest| problem.fits(nearest)).for_each(|nearest| best.hear(problem, nearest));
+            nearest
+                .iter()
+                .filter(|nearest| problem.fits(nearest))
+                .for_each(|nearest| best.hear(problem, nearest));
             best.beside(Finding::Illegal { broken, nearest: nearest.map(Box::new) })
         }
     }
