@@ -2,7 +2,7 @@
 
 use thiserror::Error;
 
-use super::syntax::SyntaxError;
+use super::syntax::{Place, SyntaxError};
 use crate::strategy::RuleBreak;
 
 /// Why a configuration of an engine cannot be read.
@@ -16,12 +16,21 @@ pub enum ImportError {
     UnknownFile { path: String, reason: String, nearest: Vec<String> },
     #[error("line {line}: `{path}` is {value}: {rule}")]
     Value { path: String, value: String, line: usize, rule: String, nearest: Vec<String> },
+    /// Of a value that stands in another file, or in none.
+    #[error("{place}: `{path}` is {value}: {rule}")]
+    Elsewhere { place: Place, path: String, value: String, rule: String, nearest: Vec<String> },
     #[error("`{path}` is missing: {rule}")]
     Missing { path: String, rule: String },
     #[error("line {line}: `{path}` is no setting of {engine}")]
     UnknownKey { path: String, line: usize, engine: String, nearest: Vec<String> },
     #[error("the file does not say {what}: give {flag}")]
     Unsaid { what: &'static str, flag: &'static str },
+    #[error("`{path}` is run by {runner}, and --engine says {engine}")]
+    OtherEngine { path: String, runner: String, engine: String },
+    #[error("`{path}` means {key}={read}, and --strategy says {key}={typed}: change one of them")]
+    Contradiction { path: String, key: String, read: String, typed: String },
+    #[error("--assume {text}: {rule}")]
+    Assumed { text: String, rule: String, nearest: Vec<String> },
 }
 
 impl ImportError {
@@ -31,6 +40,9 @@ impl ImportError {
             Self::Value { path, value, line, rule, .. } => {
                 Self::Value { path, value, line, rule, nearest: near }
             }
+            Self::Elsewhere { place, path, value, rule, .. } => {
+                Self::Elsewhere { place, path, value, rule, nearest: near }
+            }
             other => other,
         }
     }
@@ -39,9 +51,13 @@ impl ImportError {
     pub fn field(&self) -> String {
         match self {
             Self::Unreadable { .. } | Self::Syntax { .. } | Self::UnknownFile { .. } => "from".to_owned(),
-            Self::Value { path, .. } | Self::Missing { path, .. } | Self::UnknownKey { path, .. } => {
-                path.clone()
-            }
+            Self::Value { path, .. }
+            | Self::Elsewhere { path, .. }
+            | Self::Missing { path, .. }
+            | Self::UnknownKey { path, .. } => path.clone(),
+            Self::OtherEngine { .. } => "engine".to_owned(),
+            Self::Contradiction { key, .. } => key.clone(),
+            Self::Assumed { .. } => "assume".to_owned(),
             Self::Unsaid { flag, .. } => {
                 flag.split(' ').next().unwrap_or_default().trim_start_matches('-').to_lowercase()
             }
@@ -54,7 +70,10 @@ impl ImportError {
             Self::Unreadable { path, .. } | Self::Syntax { path, .. } | Self::UnknownFile { path, .. } => {
                 path.clone()
             }
-            Self::Value { value, .. } => value.clone(),
+            Self::Value { value, .. } | Self::Elsewhere { value, .. } => value.clone(),
+            Self::OtherEngine { engine, .. } => engine.clone(),
+            Self::Contradiction { typed, .. } => typed.clone(),
+            Self::Assumed { text, .. } => text.clone(),
             Self::UnknownKey { path, .. } => path.clone(),
             Self::Missing { .. } | Self::Unsaid { .. } => String::new(),
         }
@@ -63,7 +82,11 @@ impl ImportError {
     /// What would do in its place.
     pub fn nearest(&self) -> Vec<String> {
         match self {
+            Self::OtherEngine { runner, .. } => vec![runner.clone()],
+            Self::Contradiction { key, read, .. } => vec![format!("{key}={read}")],
             Self::Value { nearest, .. }
+            | Self::Elsewhere { nearest, .. }
+            | Self::Assumed { nearest, .. }
             | Self::UnknownKey { nearest, .. }
             | Self::UnknownFile { nearest, .. } => nearest.clone(),
             _ => Vec::new(),

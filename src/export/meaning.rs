@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::error::ImportError;
 use crate::model::Model;
-use crate::strategy::{Draft, MeshOrder};
+use crate::strategy::{Draft, Key, MeshOrder};
 use crate::units::ElementType;
 
 /// What is known before settings are read.
@@ -16,12 +16,16 @@ pub struct Scene<'a> {
     /// Of the command line, where they are given.
     pub global_batch: Option<u64>,
     pub seq_len: Option<u64>,
+    /// Keys of the strategy that were typed, for what the settings leave open.
+    pub typed: Option<&'a Draft>,
 }
 
 /// What settings say.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Meaning {
     pub draft: Draft,
+    /// Keys that the settings leave open, whatever `draft` takes for them.
+    pub open: Vec<Key>,
     pub global_batch: Option<u64>,
     pub seq_len: Option<u64>,
     pub precision: Option<ElementType>,
@@ -31,6 +35,12 @@ pub struct Meaning {
     pub is_compiled: bool,
     /// The loss is, whether or not the model is.
     pub compiles_loss: bool,
+    /// Parameters, gradients and moments are of the kernels' type.
+    pub is_in_one_type: bool,
+    /// Head and loss are made a chunk of tokens at a time by a kernel that the model is given, whatever the engine has.
+    pub brings_chunked_loss: bool,
+    /// Inputs of blocks that recompute go to the host by hooks that the model is given, whatever the engine has.
+    pub moves_inputs: bool,
     /// Collectives of tensor parallelism are cut in pieces that products use as they come.
     pub is_asynchronous: bool,
     /// The order in which the engine numbers its ranks under these settings.
@@ -50,7 +60,30 @@ pub enum ModelClue {
     Unknown(String),
 }
 
+impl Meaning {
+    /// Leaves `key` open where `is_open`.
+    pub fn leave(&mut self, key: Key, is_open: bool) {
+        if is_open && !self.open.contains(&key) {
+            self.open.push(key);
+        }
+    }
+
+    /// Takes what was typed for keys that are open.
+    pub fn close(&mut self, typed: &Draft) {
+        for key in typed.keys() {
+            if self.open.contains(&key) {
+                self.draft.take(key, typed);
+            }
+        }
+    }
+}
+
 impl Scene<'_> {
+    /// What was typed of a key.
+    pub fn typed<T: Clone>(&self, field: impl Fn(&Draft) -> &Option<T>) -> Option<T> {
+        self.typed.and_then(|draft| field(draft).clone())
+    }
+
     /// The global batch, of which the settings say only the parts of a data rank.
     ///
     /// # Errors

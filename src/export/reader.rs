@@ -7,9 +7,11 @@ use std::str::FromStr;
 
 use serde_json::Value;
 
+use super::assumed::Assumptions;
+use super::beside::Beside;
 use super::error::ImportError;
-use super::import::Beside;
-use super::syntax::{Document, Found, Syntax};
+use super::part;
+use super::syntax::{Document, Found, Place, Syntax};
 
 /// A document that is being read.
 #[derive(Debug)]
@@ -19,6 +21,8 @@ pub struct Reader<'a> {
     beneath: Option<&'a Document>,
     /// The files that settings name.
     beside: Beside<'a>,
+    /// What is assumed of settings of these files.
+    assumed: Option<&'a Assumptions>,
     /// Names that were asked for, whether or not they are there.
     asked: RefCell<BTreeSet<String>>,
 }
@@ -26,7 +30,7 @@ pub struct Reader<'a> {
 impl<'a> Reader<'a> {
     /// Begins to read `document`.
     pub fn new(document: &'a Document) -> Self {
-        Self { document, beneath: None, beside: Beside::Nothing, asked: RefCell::default() }
+        Self { document, beneath: None, beside: Beside::Nothing, assumed: None, asked: RefCell::default() }
     }
 
     /// The same upon settings that hold where the document says nothing.
@@ -39,6 +43,43 @@ impl<'a> Reader<'a> {
     pub const fn with(mut self, beside: Beside<'a>) -> Self {
         self.beside = beside;
         self
+    }
+
+    /// The same under assumptions about those files.
+    pub const fn assuming(mut self, assumed: Option<&'a Assumptions>) -> Self {
+        self.assumed = assumed;
+        self
+    }
+
+    /// A reader of `document`, a part of this one, that sees the same files.
+    pub fn of_part<'b>(&self, document: &'b Document) -> Reader<'b>
+    where
+        'a: 'b,
+    {
+        Reader::new(document).with(self.beside).assuming(self.assumed)
+    }
+
+    /// The settings of section `path`: written out below it, held in it as one value, or in the file that it names.
+    pub fn part(&self, path: &str) -> Result<Option<Document>, ImportError> {
+        let mut asked = self.asked.borrow_mut();
+        let below = |found: &&Found| found.path.strip_prefix(path).is_some_and(|rest| rest.starts_with('.'));
+        asked.extend(self.document.found.iter().filter(below).map(|found| found.path.clone()));
+        drop(asked);
+        if self.document.says(path) && !self.has(path) {
+            return Ok(Some(self.document.below(path)));
+        }
+        let Some(found) = self.settled(path)? else { return Ok(None) };
+        let held = part::held(found, &self.document.origin(found), self.beside);
+        let mut held = held.map_err(|rule| {
+            let is_lost = rule.contains("no such file");
+            let more =
+                if is_lost { format!("; --assume {path}=FILE says where it is") } else { String::new() };
+            self.error(found, format!("{rule}{more}"))
+        })?;
+        if let Some(assumed) = self.assumed {
+            assumed.over(&mut held);
+        }
+        Ok(Some(held))
     }
 
     /// The text of the file that `path` names.
@@ -193,7 +234,7 @@ impl<'a> Reader<'a> {
 
     /// The error that the value of `path` will not do; `rule` says what would.
     pub fn refused(&self, path: &str, rule: impl Display) -> ImportError {
-        match self.document.get(path) {
+        match self.get(path) {
             Some(found) => self.error(found, rule),
             None => ImportError::Missing { path: path.to_owned(), rule: rule.to_string() },
         }
@@ -204,12 +245,10 @@ impl<'a> Reader<'a> {
             Value::String(word) => word.clone(),
             other => other.to_string(),
         };
-        ImportError::Value {
-            path: found.path.clone(),
-            value,
-            line: self.document.line(found),
-            rule: rule.to_string(),
-            nearest: Vec::new(),
+        let (origin, rule, nearest) = (self.document.origin(found), rule.to_string(), Vec::new());
+        match origin.place {
+            Place::Line(line) => ImportError::Value { path: origin.path, value, line, rule, nearest },
+            place => ImportError::Elsewhere { place, path: origin.path, value, rule, nearest },
         }
     }
 

@@ -68,7 +68,7 @@ fn read(example: &Example<'_>) -> Result<Read, String> {
         seq_len: workload.seq_len,
         precision: workload.precision.to_string(),
         notes: understood.meaning.notes,
-        left: understood.left.into_iter().map(|(path, _)| path).collect(),
+        left: understood.left.into_iter().map(|left| left.path).collect(),
     })
 }
 

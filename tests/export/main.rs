@@ -11,6 +11,8 @@ mod examples_torchtitan;
 mod guide;
 mod guide_points;
 mod model_fields;
+mod programs;
+mod programs_page;
 mod random;
 mod reading;
 mod round_trip;

@@ -1,6 +1,7 @@
 //! A text with the settings that stand in it, and where.
 
 use std::collections::HashMap;
+use std::fmt;
 use std::ops::Range;
 
 use serde_json::Value;
@@ -14,6 +15,39 @@ pub struct Document {
     pub text: String,
     /// In the order of the text; no path twice.
     pub found: Vec<Found>,
+    /// Of settings that another text said, or none: where they come from, by path.
+    pub origins: HashMap<String, Origin>,
+}
+
+/// What a setting was called where it was said, and where that is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Origin {
+    pub path: String,
+    pub place: Place,
+}
+
+/// Where a setting was said.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// In a line of the file itself, from 1.
+    Line(usize),
+    /// In a line of a file that it names.
+    File(String, usize),
+    /// Nowhere: it is what holds where nothing is said.
+    Default,
+    /// By whoever asks, who assumes it.
+    Assumed,
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Line(line) => write!(f, "line {line}"),
+            Self::File(file, line) => write!(f, "`{file}`, line {line}"),
+            Self::Default => write!(f, "by default"),
+            Self::Assumed => write!(f, "as is assumed"),
+        }
+    }
 }
 
 /// A setting as it stands in a text.
@@ -50,7 +84,37 @@ impl Document {
                 return Err(SyntaxError::Twice { line, path: entry.path.clone(), first });
             }
         }
-        Ok(Self { syntax, text: text.to_owned(), found })
+        Ok(Self { syntax, text: text.to_owned(), found, origins: HashMap::new() })
+    }
+
+    /// Settings that other texts say; nothing is written in it.
+    pub fn translated(syntax: Syntax) -> Self {
+        Self { syntax, text: String::new(), found: Vec::new(), origins: HashMap::new() }
+    }
+
+    /// Sets `path`, said at `origin`; what it was before is lost.
+    pub fn set(&mut self, path: &str, value: Value, origin: Origin) {
+        match self.found.iter_mut().find(|found| found.path == path) {
+            Some(found) => (found.value, found.is_open) = (value, false),
+            None => {
+                let path = path.to_owned();
+                self.found.push(Found { path, value, entry: 0..0, span: 0..0, is_open: false });
+            }
+        }
+        self.origins.insert(path.to_owned(), origin);
+    }
+
+    /// Takes `path` out.
+    pub fn remove(&mut self, path: &str) {
+        self.found.retain(|found| found.path != path);
+    }
+
+    /// What `found` was called, and where it was said.
+    pub fn origin(&self, found: &Found) -> Origin {
+        self.origins
+            .get(&found.path)
+            .cloned()
+            .unwrap_or_else(|| Origin { path: found.path.clone(), place: Place::Line(self.line(found)) })
     }
 
     /// The setting at `path`.
@@ -61,5 +125,23 @@ impl Document {
     /// The line, from 1, in which a setting begins.
     pub fn line(&self, found: &Found) -> usize {
         line_of(&self.text, found.entry.start)
+    }
+
+    /// The settings below `section`, each with its name and place here.
+    pub fn below(&self, section: &str) -> Self {
+        let mut inside = Self::translated(self.syntax);
+        for found in &self.found {
+            let rest = found.path.strip_prefix(section).and_then(|rest| rest.strip_prefix('.'));
+            if let Some(rest) = rest {
+                inside.set(rest, found.value.clone(), self.origin(found));
+            }
+        }
+        inside
+    }
+
+    /// Whether something stands at `path` or below it.
+    pub fn says(&self, path: &str) -> bool {
+        let below = |found: &Found| found.path.strip_prefix(path).is_some_and(|rest| rest.starts_with('.'));
+        self.found.iter().any(|found| found.path == path || below(found))
     }
 }

@@ -22,7 +22,7 @@ mod yaml;
 
 pub use code::Code;
 pub use comment::Comment;
-pub use document::{Document, Found};
+pub use document::{Document, Found, Origin, Place};
 pub use edit::{Edit, edited};
 pub use error::SyntaxError;
 pub use python::assignments as python_assignments;
@@ -95,6 +95,11 @@ impl Syntax {
             _ => Some("# "),
         }
     }
+}
+
+/// What a word means where nothing says which syntax it is of: JSON, or as in YAML.
+pub fn value_of(word: &str) -> serde_json::Value {
+    serde_json::from_str(word).unwrap_or_else(|_| yaml::plain(word))
 }
 
 /// `name` behind the sections `outer`.

@@ -112,7 +112,7 @@ impl Function {
             span: 0..0,
             is_open: false,
         });
-        Document { syntax: document.syntax, text: String::new(), found: found.collect() }
+        Document { found: found.collect(), ..Document::translated(document.syntax) }
     }
 
     fn settings(&self) -> Vec<(&'static str, Value)> {

@@ -1,0 +1,16 @@
+//! The programs whose files are read, a folder each.
+
+mod axolotl;
+mod llama_factory;
+mod torchtune;
+mod trainer;
+
+use super::format::Format;
+
+static FORMATS: &[&dyn Format] =
+    &[&llama_factory::LlamaFactory, &axolotl::Axolotl, &torchtune::Torchtune, &trainer::Trainer];
+
+/// All of them.
+pub fn formats() -> impl Iterator<Item = &'static dyn Format> {
+    FORMATS.iter().copied()
+}
