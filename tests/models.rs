@@ -447,3 +447,34 @@ proptest! {
         }
     }
 }
+
+/// Model types of transformers that stand for a causal model, of which so many are counted to the parameter.
+const CAUSAL: usize = 90;
+
+/// The golden file that `tests/models/write_causal.py` writes.
+#[test]
+fn causal_types_are_counted_to_the_parameter_or_refused_with_the_part_that_is_strange() {
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/models/causal-5.24.0.jsonl");
+    let (mut right, mut refused) = (BTreeSet::new(), BTreeSet::new());
+    let mut wrong = Vec::new();
+    for line in fs::read_to_string(path).unwrap().lines() {
+        let entry: Value = serde_json::from_str(line).unwrap();
+        let name = entry["type"].as_str().unwrap().to_owned();
+        match (hugging_face::import(&entry["config"], &name), entry["parameters"].as_u64()) {
+            (Ok(model), Some(counted)) if model.parameter_count() == counted => {
+                right.insert(name);
+            }
+            (Ok(model), counted) => {
+                wrong.push(format!("{name}: {} instead of {counted:?}", model.parameter_count()));
+            }
+            (Err(ModelError::Unsupported { .. }), _) => {
+                refused.insert(name);
+            }
+            (Err(error), _) => wrong.push(format!("{name}: {error}")),
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    let both: Vec<_> = right.intersection(&refused).collect();
+    assert!(both.is_empty(), "read in one form and refused in another: {both:?}");
+    assert!(right.len() >= CAUSAL, "{} types: {right:?}", right.len());
+}

@@ -3,6 +3,7 @@
 use serde::{Serialize, Serializer};
 
 use crate::model::constants::RotaryScaling;
+use crate::model::hugging_face::{model_type, otherwise};
 use crate::model::layer::{
     Activation, Attention, Embedding, Head, LayerKind, LossFunction, Mlp, Moe, Norm, NormKind, NormSpan,
     Position, Projection,
@@ -69,8 +70,13 @@ impl Experts {
 }
 
 impl Decoder {
-    /// The decoder that `model` is; none where it is none, or its blocks differ in more than windows and experts.
+    /// The decoder that `model` is; none where it is none, its blocks differ in more than windows and experts, or its
+    /// family computes what its layers do not say.
     pub fn of(model: &Model) -> Option<Self> {
+        let family = model.config.as_ref().and_then(model_type);
+        if family.and_then(otherwise).is_some() {
+            return None;
+        }
         let mut parts = Parts::default();
         for (index, layer) in model.layers().enumerate() {
             let inputs = model.inputs(index).len();
@@ -305,7 +311,10 @@ impl Decoder {
                 .mlp
                 .as_ref()
                 .is_some_and(|mlp| mlp.bias || mlp.output_norm.is_some() || mlp.residual_norm.is_some())
-            || self.experts.as_ref().is_some_and(|experts| experts.layer.bias || experts.layer.router_bias))
+            || self.experts.as_ref().is_some_and(|experts| {
+                let layer = &experts.layer;
+                layer.bias || layer.router_bias || layer.output_norm.is_some()
+            }))
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::graph::{Builder, ValueId};
 use super::kernel::{Branch, Into, Kernel, Matrix, Place};
-use super::mlp::{branch_gradient, residual_add};
+use super::mlp::{branch_gradient, output_norm, output_norm_gradient, residual_add};
 use crate::model::layer::Moe;
 use crate::ops::{Collective, CollectiveKind, ElementwiseKind, Group, Op, Routing};
 use crate::profile::engine::SavedTensor;
@@ -19,6 +19,7 @@ pub struct Saved {
     up: ValueId,
     activated: ValueId,
     shared: Option<SharedSaved>,
+    output_norm_input: Option<ValueId>,
     mask: Option<ValueId>,
 }
 
@@ -65,9 +66,13 @@ pub fn forward(b: &mut Builder<'_>, layer: &Moe, source: ValueId, residual: Valu
     let hidden = layer.hidden;
     let s = sizes(b, layer);
 
-    let normed = b.activation("moe norm", stream * hidden, Some(SavedTensor::LinearInput));
-    let statistics = b.statistics("moe norm statistics", (stream, hidden));
-    b.norm(Place::Input, hidden, source, normed, statistics);
+    let mut statistics = None;
+    let mut normed = source;
+    if layer.norm.is_some() {
+        normed = b.activation("moe norm", stream * hidden, Some(SavedTensor::LinearInput));
+        statistics = b.statistics("moe norm statistics", (stream, hidden));
+        b.norm(Place::Input, hidden, source, normed, statistics);
+    }
 
     let logits = routed * layer.experts * shape.statistic().size();
     let routing = b.raw("routing", logits, Some(SavedTensor::Routing));
@@ -99,16 +104,31 @@ pub fn forward(b: &mut Builder<'_>, layer: &Moe, source: ValueId, residual: Valu
         output,
         s.sent * hidden,
     );
-    let branch = b.activation("combined", stream * hidden, None);
+    let mut branch = b.activation("combined", stream * hidden, None);
     permute(b, Kernel::Combine, (s.sent, routed, hidden), &[returned, routing], &[branch]);
     if !shape.sequence_parallel {
         // Tensor ranks combined partial sums (experts cut inside) or their own tokens: one sum makes both whole.
         b.sum_in_place(branch);
     }
     let shared = (layer.shared_intermediate > 0).then(|| shared_forward(b, layer, normed, branch));
+    let output_norm_input = layer.output_norm.is_some().then_some(branch);
+    if output_norm_input.is_some() {
+        branch = output_norm(b, "moe output norm", branch, hidden);
+    }
     let (output, mask) = residual_add(b, Branch::Moe, branch, residual, stream * hidden);
-    let saved =
-        Saved { source, statistics, normed, routing, expert_input, gate, up, activated, shared, mask };
+    let saved = Saved {
+        source,
+        statistics,
+        normed,
+        routing,
+        expert_input,
+        gate,
+        up,
+        activated,
+        shared,
+        output_norm_input,
+        mask,
+    };
     (output, saved)
 }
 
@@ -230,7 +250,11 @@ pub fn backward(
     let s = sizes(b, layer);
     let rows = s.experts * s.rows;
 
-    let branch = branch_gradient(b, Branch::Moe, gradient, saved.mask, stream * hidden);
+    let mut branch = branch_gradient(b, Branch::Moe, gradient, saved.mask, stream * hidden);
+    if let Some(input) = saved.output_norm_input {
+        let name = "moe output norm gradient";
+        branch = output_norm_gradient(b, name, branch, input, (hidden, trainable));
+    }
     let sent = b.activation("slot gradients", s.sent * hidden, None);
     permute(b, Kernel::CombineGradient, (s.sent, routed, hidden), &[branch, saved.routing], &[sent]);
     let output = to_experts(b, layer, "expert output gradient", sent, None);
@@ -280,6 +304,10 @@ pub fn backward(
     }
     if let Some(shared) = &saved.shared {
         shared_backward(b, layer, shared, saved.normed, branch, normed, trainable);
+    }
+    if layer.norm.is_none() {
+        b.elementwise(Kernel::Add, (ElementwiseKind::Add, stream * hidden, 3), &[normed, target], &[target]);
+        return;
     }
     let input = (saved.source, saved.statistics);
     b.norm_gradient((Place::Input, Into::Add), (hidden, trainable), normed, input, target);

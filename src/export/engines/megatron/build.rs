@@ -188,6 +188,7 @@ fn experts(
         bias,
         router_bias: bias,
         norm,
+        output_norm: None,
     };
     Some(Experts { layer, in_blocks: said.blocks("moe-layer-freq", blocks) })
 }
