@@ -1,6 +1,7 @@
 //! Layers, the layer graph, parameter counts, and where models come from.
 
 mod check;
+mod checkpoint;
 pub mod constants;
 mod decoder;
 pub mod dimensions;

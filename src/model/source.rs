@@ -11,7 +11,7 @@ use super::graph::Model;
 use super::hugging_face::MultiToken;
 use super::naming::{nearest, preset_named};
 use super::presets::preset;
-use super::{hugging_face, layer_graph};
+use super::{checkpoint, hugging_face, layer_graph};
 use crate::files::{self, Unread};
 use crate::units::Bytes;
 
@@ -54,7 +54,12 @@ pub fn load_with(text: &str, multi_token: MultiToken) -> Result<Model, ModelErro
         }
         other => unreadable(&shown, other.to_string()),
     })?;
-    from_text_with(&json, &shown, &name_of(&path), multi_token)
+    let mut model = from_text_with(&json, &shown, &name_of(&path), multi_token)?;
+    if model.config.is_some() {
+        let folder = path.parent().map(Path::to_path_buf).unwrap_or_default();
+        model.warnings.extend(checkpoint::disagreements(&model, &folder));
+    }
+    Ok(model)
 }
 
 /// The file that `text`, which is no preset's name, leads to: in a folder it is `config.json`.

@@ -103,6 +103,7 @@ SWITCHES = [
 OWN = {
     "bert-generation": {"is_decoder": True},
     "ernie4_5_moe": {"moe_layer_start_index": 1},
+    "helium": {"head_dim": 8},
     "falcon": {"num_kv_heads": 2},
     "gpt_neo": {"attention_types": [[["global", "local"], 3]]},
     "mpt": {"expansion_ratio": 4, "max_seq_len": 190},

@@ -62,10 +62,10 @@ pub fn import_with(config: &Value, name: &str, multi_token: MultiToken) -> Resul
     let text = text.as_object();
     let text = text
         .ok_or_else(|| ModelError::rule(field, config::shown(&outer[field]), "must be an object", [""; 0]))?;
-    // The whole says whether the text model's head is tied, where its text model does not.
+    // The whole says whether the text model's head is tied (transformers 5 ties by the whole's configuration).
     let mut text = text.clone();
-    if let Some(tied) = outer.get("tie_word_embeddings") {
-        text.entry("tie_word_embeddings").or_insert_with(|| tied.clone());
+    if let Some(tied) = outer.get("tie_word_embeddings").filter(|tied| !tied.is_null()) {
+        text.insert("tie_word_embeddings".to_owned(), tied.clone());
     }
     import_text(&text, Some(outer), name, multi_token)
 }
@@ -149,11 +149,8 @@ fn unknown(model_type: &str, fields: &Map<String, Value>) -> ModelError {
         family.fields.iter().filter(|(field, _)| !given(field)).count()
     };
     let mut near: Vec<&Family> = families().collect();
-    near.sort_by_key(|family| (strangers(family), missing(family)));
+    // Llama first of those that fit alike: most that are published under a new name are one.
+    near.sort_by_key(|family| (strangers(family), missing(family), family.model_type != "llama"));
     let nearest = near.into_iter().take(3).map(|family| family.model_type.to_owned()).collect();
-    ModelError::UnknownType {
-        value: config::shortened(model_type),
-        nearest,
-        known: model_types().map(str::to_owned).collect(),
-    }
+    ModelError::UnknownType { value: config::shortened(model_type), nearest, known: model_types().count() }
 }

@@ -7,7 +7,7 @@
 #[rustfmt::skip]
 const OTHER_NAMES: &[(&str, &str)] = &[
     ("Yi", "llama"), ("aria", "aria_text"), ("aya_vision", "cohere2"), ("cohere2_vision", "cohere2"),
-    ("csm", "llama"), ("deepseek", "deepseek_v2"), ("emu3", "emu3_text_model"), ("emu3_text_model", "llama"),
+    ("aquila", "llama"), ("csm", "llama"), ("emu3", "emu3_text_model"), ("emu3_text_model", "llama"),
     ("gemma3", "gemma3_text"), ("glm4v", "glm4"), ("glm4v_moe", "glm4_moe"), ("glm4v_moe_text", "glm4_moe"),
     ("glm4v_text", "glm4"), ("got_ocr2", "qwen2"), ("idefics3", "llama"), ("internvl", "qwen2"),
     ("kimi_k2", "deepseek_v3"), ("kimi_vl", "deepseek_v3"), ("llama4", "llama4_text"), ("llava", "llama"),
@@ -16,7 +16,7 @@ const OTHER_NAMES: &[(&str, &str)] = &[
     ("qwen2_audio", "qwen2"), ("qwen2_vl", "qwen2"), ("qwen2_vl_text", "qwen2"), ("qwen3_vl", "qwen3"),
     ("qwen3_vl_moe", "qwen3_moe"), ("qwen3_vl_moe_text", "qwen3_moe"), ("qwen3_vl_text", "qwen3"),
     ("shieldgemma2", "gemma3_text"), ("smolvlm", "llama"), ("video_llava", "llama"), ("vipllava", "llama"),
-    ("voxtral", "llama"),
+    ("voxtral", "llama"), ("xverse", "llama"),
 ];
 
 /// The family that `model_type` is another name of; itself if it is none.

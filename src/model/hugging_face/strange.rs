@@ -44,14 +44,14 @@ const STRANGE: &[(&str, &[&str])] = &[
         "bert", "big_bird", "camembert", "data2vec-text", "electra", "ernie", "megatron-bert", "rembert", "roberta",
         "roberta-prelayernorm", "roc_bert", "roformer", "xlm-roberta", "xlm-roberta-xl", "xmod",
     ]),
-    ("an encoder's blocks", &["xlm", "xlnet"]),
+    ("an encoder's blocks", &["bert-generation", "xlm", "xlnet"]),
     ("cross-attention to an encoder", &[
         "bart", "bigbird_pegasus", "blenderbot", "blenderbot-small", "marian", "mbart", "musicgen",
         "musicgen_melody", "mvp", "pegasus", "plbart", "prophetnet", "t5", "trocr", "whisper",
     ]),
     ("cross-attention to a vision tower", &["git", "mllama", "mllama_text_model"]),
-    ("a vision tower whose weights lie in its text model", &["fuyu", "phi4_multimodal"]),
-    ("an audio tower", &["moss_transcribe_diarize"]),
+    ("towers whose adapters lie in its text model", &["phi4_multimodal"]),
+    ("an audio decoder beside its text model", &["moshi"]),
 ];
 
 /// The part of `model_type` that we do not plan, where the type is known for one.

@@ -7,6 +7,7 @@ mod layer_norm;
 mod shaped;
 mod shaped_experts;
 mod shaped_plain;
+mod shaped_remote;
 
 use serde_json::{Map, Value};
 
@@ -168,7 +169,8 @@ const HEAD_NORMS: (&str, &str) =
 /// All families, in the order in which they are listed to people.
 pub(super) fn families() -> impl Iterator<Item = &'static Family> {
     let by_hand = [layer_norm::FAMILIES, gated::FAMILIES, experts::FAMILIES];
-    let shaped = [shaped_plain::FAMILIES, shaped::FAMILIES, shaped_experts::FAMILIES];
+    let shaped =
+        [shaped_plain::FAMILIES, shaped::FAMILIES, shaped_experts::FAMILIES, shaped_remote::FAMILIES];
     by_hand.into_iter().chain(shaped).flatten()
 }
 

@@ -7,7 +7,7 @@ use super::{
 use crate::model::hugging_face::shape::{
     ALL_HEADS_NORMS, HEAD_NORMS, Heads, LLAMA, Norms, QueryKey, Shape,
     Switch::{Field, Off, On},
-    Unrotated, Width,
+    Unrotated,
     Windows::{self, All, AllBut, AllButFirst, AllButPattern},
 };
 use crate::model::layer::{NormKind, NormSpan};
@@ -15,8 +15,6 @@ use crate::model::layer::{NormKind, NormSpan};
 const EPS5: (&str, f64) = ("rms_norm_eps", 1e-5);
 
 const FACTORS: Option<&str> = Some("factors of its residual stream, scores or logits");
-
-const UNCOMPARED: Option<&str> = Some("layers that were not compared with those of transformers");
 
 const AFTER_ROTATION: Option<&str> = Some("norms of queries and keys behind their rotation");
 
@@ -52,13 +50,13 @@ pub(super) static FAMILIES: &[Family] = &[
             ("num_hidden_layers", Size(64)), ("num_attention_heads", Size(48)),
             ("num_key_value_heads", Size(8)), ("head_dim", Size(128)), ("hidden_act", Word("silu")),
             ("max_position_embeddings", Size(131_072)), ("tie_word_embeddings", Flag(false)),
-            ("sliding_window", Size(8192)), ("layer_types", Null),
+            ("sliding_window", Size(8192)), ("layer_types", Null), ("mlp_bias", Flag(false)),
         ],
         refused: &[
-            ("attention_bias", "it has no biases"), ("mlp_bias", "it has no biases"),
+            ("attention_bias", "it has no biases"),
         ],
         build: Build::Of(Shape {
-            input_bias: Off, output_bias: Off, windows: AllButFirst(4), epsilon: EPS5, theta: 1e6,
+            input_bias: Off, output_bias: Off, mlp_bias: Field("mlp_bias"), windows: AllButFirst(4), epsilon: EPS5, theta: 1e6,
             ..LLAMA
         }),
         ..FAMILY
@@ -250,27 +248,6 @@ pub(super) static FAMILIES: &[Family] = &[
         build: Build::Of(Shape {
             input_bias: Off, output_bias: Off, windows: All, epsilon: EPS5, theta: 1e6,
             otherwise: SCALED_QUERIES,
-            ..LLAMA
-        }),
-        ..FAMILY
-    },
-    Family {
-        model_type: "moshi",
-        fields: &[
-            ("vocab_size", Size(32_000)), ("hidden_size", Size(4096)), ("intermediate_size", Size(22_528)),
-            ("num_hidden_layers", Size(32)), ("num_attention_heads", Size(32)), ("num_key_value_heads", Null),
-            ("head_dim", Null), ("hidden_act", Word("silu")), ("max_position_embeddings", Size(3000)),
-            ("tie_word_embeddings", Flag(false)), ("sliding_window", Size(3000)),
-        ],
-        aliases: &[
-            ("intermediate_size", "ffn_dim"),
-        ],
-        harmless: &[
-            "audio_vocab_size", "num_codebooks", "audio_encoder_config", "depth_decoder_config",
-        ],
-        build: Build::Of(Shape {
-            input_bias: Off, output_bias: Off, width: Width::Half, windows: All,
-            epsilon: ("rms_norm_eps", 1e-8), otherwise: UNCOMPARED,
             ..LLAMA
         }),
         ..FAMILY

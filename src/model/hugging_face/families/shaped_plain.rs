@@ -97,23 +97,6 @@ pub(super) static FAMILIES: &[Family] = &[
         ..FAMILY
     },
     Family {
-        model_type: "bert-generation",
-        fields: &[
-            ("vocab_size", Size(50_358)), ("hidden_size", Size(1024)), ("intermediate_size", Size(4096)),
-            ("num_hidden_layers", Size(24)), ("num_attention_heads", Size(16)), ("hidden_act", Word("gelu")),
-            ("max_position_embeddings", Size(512)), ("tie_word_embeddings", Flag(true)),
-        ],
-        harmless: &[
-            "hidden_dropout_prob", "attention_probs_dropout_prob",
-        ],
-        build: Build::Of(Shape {
-            norms: Norms::OfSums, embedding_norm: true, width: Width::Given, head_bias: On,
-            epsilon: ("layer_norm_eps", 1e-12),
-            ..GPT
-        }),
-        ..FAMILY
-    },
-    Family {
         model_type: "gpt-sw3",
         fields: &[
             ("vocab_size", Size(50_257)), ("hidden_size", Size(768)), ("intermediate_size", Null),

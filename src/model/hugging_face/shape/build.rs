@@ -102,7 +102,7 @@ pub(in crate::model::hugging_face) fn build(
                 Positions::Learned(more) => config.size("max_position_embeddings")? + more,
                 Positions::Rotary | Positions::Sinusoidal => 0,
             },
-            norm: norm.filter(|_| shape.embedding_norm),
+            norm: None,
             table_width: None,
         },
         blocks: blocks.collect(),

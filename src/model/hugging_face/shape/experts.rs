@@ -55,7 +55,8 @@ fn sparse(config: &Config<'_>, rule: Sparse, layers: u64) -> Result<Vec<bool>, M
         Sparse::BehindFirst(first) => every(&|layer| layer >= first),
         Sparse::Behind => {
             let first = config.count("first_k_dense_replace")?;
-            every(&|layer| layer >= first)
+            let step = config.optional_size("moe_layer_freq")?.unwrap_or(1);
+            every(&|layer| layer >= first && layer.is_multiple_of(step))
         }
         Sparse::Steps => {
             let step = config.size("decoder_sparse_step")?;

@@ -13,8 +13,6 @@ use crate::model::layer::{NormKind, NormSpan};
 pub(super) struct Shape {
     pub norm: NormKind,
     pub norms: Norms,
-    /// A norm right behind the token table.
-    pub embedding_norm: bool,
     pub projection: Heads,
     /// Biases of queries, keys and values.
     pub input_bias: Switch,
@@ -186,7 +184,6 @@ pub(super) enum Sparse {
 pub(super) const LLAMA: Shape = Shape {
     norm: NormKind::Rms,
     norms: Norms::Before,
-    embedding_norm: false,
     projection: Heads::Grouped,
     input_bias: Switch::Field("attention_bias"),
     output_bias: Switch::Field("attention_bias"),
