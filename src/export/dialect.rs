@@ -38,6 +38,11 @@ pub trait Dialect: Sync {
     /// The syntax of that file.
     fn syntax(&self) -> Syntax;
 
+    /// Other syntaxes in which it has the same settings.
+    fn other_syntaxes(&self) -> &'static [Syntax] {
+        &[]
+    }
+
     /// The settings that make the engine run `case`, or the nearest that it has.
     fn settings(&self, case: &Case<'_>) -> Settings;
 

@@ -37,7 +37,9 @@ impl Source {
 
     fn has(self, syntax: Syntax) -> bool {
         match self {
-            Self::Engine(target) => target.dialect.syntax() == syntax,
+            Self::Engine(target) => {
+                target.dialect.syntax() == syntax || target.dialect.other_syntaxes().contains(&syntax)
+            }
             Self::Program(format) => format.syntaxes().contains(&syntax),
         }
     }

@@ -2,13 +2,19 @@
 
 mod axolotl;
 mod llama_factory;
+mod nemo;
 mod torchtune;
 mod trainer;
 
 use super::format::Format;
 
-static FORMATS: &[&dyn Format] =
-    &[&llama_factory::LlamaFactory, &axolotl::Axolotl, &torchtune::Torchtune, &trainer::Trainer];
+static FORMATS: &[&dyn Format] = &[
+    &llama_factory::LlamaFactory,
+    &axolotl::Axolotl,
+    &torchtune::Torchtune,
+    &trainer::Trainer,
+    &nemo::Nemo1,
+];
 
 /// All of them.
 pub fn formats() -> impl Iterator<Item = &'static dyn Format> {
