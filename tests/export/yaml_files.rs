@@ -18,8 +18,12 @@ fn read(path: &str, model: Option<&str>, cluster: &str) -> Result<(String, Vec<S
     let model: Model = match (model, imported.model()) {
         (Some(name), _) => load(name).expect("a preset"),
         (None, Err(error)) => return Err(error),
-        (None, Ok(Some(ModelClue::Preset(name)))) => preset(name).expect("a preset").model().expect("its model"),
-        (None, Ok(Some(ModelClue::Config(config)))) => hugging_face::import(&config, "own").expect("a config"),
+        (None, Ok(Some(ModelClue::Preset(name)))) => {
+            preset(name).expect("a preset").model().expect("its model")
+        }
+        (None, Ok(Some(ModelClue::Config(config)))) => {
+            hugging_face::import(&config, "own").expect("a config")
+        }
         (None, Ok(other)) => panic!("{path}: {other:?}"),
     };
     let cluster = cluster::load(cluster).expect("a cluster");
@@ -63,17 +67,46 @@ fn means(path: &str, model: Option<&str>, cluster: &str, wanted: &str) {
 
 #[test]
 fn nemo_files_are_arguments_of_megatron() {
-    means("nemo/gpt_175b.yaml", None, "16x8xa100-sxm-80gb", "");
-    means("nemo/llama2_7b.yaml", None, "1x8xa100-sxm-80gb", "");
-    means("nemo/mixtral.yaml", None, "2x8xa100-sxm-80gb", "");
+    means(
+        "nemo/gpt_175b.yaml",
+        None,
+        "16x8xa100-sxm-80gb",
+        "174615846912 parameters, nemo: tp=8,pp=16,dp=1,sched=interleaved,virtual=6,zero=1,micro=2,accum=768,\
+         ckpt=selective,grad=bf16; 1536 x 2048 bf16 dropout 0.1 clip 1",
+    );
+    means(
+        "nemo/llama2_7b.yaml",
+        None,
+        "1x8xa100-sxm-80gb",
+        "6738415616 parameters, nemo: tp=2,cp=2,pp=1,dp=2,zero=1,micro=1,accum=64,ckpt=full; \
+         128 x 4096 bf16 dropout 0 clip 0",
+    );
+    means(
+        "nemo/mixtral.yaml",
+        None,
+        "2x8xa100-sxm-80gb",
+        "46702792704 parameters, nemo: tp=2,pp=2,dp=4,ep=4,zero=1,micro=1,accum=16; 64 x 4096 bf16 dropout 0 clip 1",
+    );
+}
+
+#[test]
+fn full_recomputation_of_no_block_is_none() {
+    let (line, _) = read("nemo/no_block.yaml", None, "1x8xa100-sxm-80gb").unwrap();
+    assert!(
+        line.contains("tp=8,pp=1,dp=1,sp=off,zero=0,micro=2,accum=32,grad=fp16; 64 x 2048 fp16"),
+        "{line}"
+    );
 }
 
 #[test]
 fn a_vocabulary_of_a_tokenizer_is_asked_for() {
     let error = read("nemo/gpt_126m.yaml", None, "1x8xa100-sxm-80gb").unwrap_err().to_string();
-    assert!(error.contains("vocabulary"), "{error}");
+    assert!(error.contains("the vocabulary (model.override_vocab_size): give MODEL"), "{error}");
     let (line, notes) = read("nemo/gpt_126m.yaml", Some("gpt2"), "1x8xa100-sxm-80gb").unwrap();
-    assert_eq!(line, "");
+    assert_eq!(
+        line,
+        "124439808 parameters, nemo: tp=1,pp=1,dp=8,zero=0,micro=4,accum=8; 256 x 1024 bf16 dropout 0.1 clip 0"
+    );
     assert!(notes.iter().any(|note| note.starts_with("Without megatron_amp_O2")), "{notes:?}");
 }
 
@@ -82,12 +115,44 @@ fn what_nemo_runs_otherwise_is_refused_with_its_place() {
     let error = read("nemo/lora.yaml", Some("llama-2-7b"), "1x8xa100-sxm-80gb").unwrap_err();
     assert_eq!(error.field(), "model.peft.peft_scheme", "{error}");
     assert!(error.to_string().contains("line 13"), "{error}");
+    let error = read("nemo/fsdp.yaml", Some("llama-2-7b"), "1x8xa100-sxm-80gb").unwrap_err();
+    assert_eq!(error.field(), "model.fsdp", "{error}");
+    let error = read("nemo/fsdp.yaml", None, "1x8xa100-sxm-80gb").unwrap_err();
+    assert_eq!(
+        (error.field(), error.nearest().join(", ")),
+        ("model.activation", "swiglu, gelu".to_owned()),
+        "{error}"
+    );
 }
 
 #[test]
 fn maxtext_files_say_what_its_arguments_say() {
-    means("maxtext/llama2_7b.yml", None, "4x8xh100-sxm", "");
-    means("maxtext/mixtral.yml", None, "2x8xh100-sxm", "");
-    means("maxtext/own_sizes.yml", None, "1x8xh100-sxm", "");
-    means("maxtext/offload.yml", None, "1x8xh100-sxm", "");
+    means(
+        "maxtext/llama2_7b.yml",
+        None,
+        "4x8xh100-sxm",
+        "6738415616 parameters, maxtext: tp=1,pp=1,dp=32,zero=3,shard=8,micro=4,accum=1,ckpt=selective; \
+         128 x 4096 bf16 dropout 0 clip 1",
+    );
+    means(
+        "maxtext/mixtral.yml",
+        None,
+        "2x8xh100-sxm",
+        "46702792704 parameters, maxtext: tp=1,pp=1,dp=16,ep=8,zero=3,micro=2,accum=4,ckpt=full; \
+         128 x 2048 bf16 dropout 0 clip 1",
+    );
+    means(
+        "maxtext/own_sizes.yml",
+        None,
+        "1x8xh100-sxm",
+        "1590790144 parameters, maxtext: tp=2,pp=1,dp=4,sp=off,zero=3,micro=2,accum=1,ckpt=full; \
+         8 x 2048 bf16 dropout 0 clip 1",
+    );
+    means(
+        "maxtext/offload.yml",
+        None,
+        "1x8xh100-sxm",
+        "8030261248 parameters, maxtext: tp=1,pp=1,dp=8,zero=3,micro=2,accum=1,ckpt=selective,offload=activations:1; \
+         16 x 8192 bf16 dropout 0 clip 1",
+    );
 }

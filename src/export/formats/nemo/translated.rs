@@ -37,9 +37,6 @@ const NAMES: &[(&str, &str)] = &[
     ("model.num_moe_experts", "num-experts"),
     ("model.moe_router_topk", "moe-router-topk"),
     ("model.moe_ffn_hidden_size", "moe-ffn-hidden-size"),
-    ("model.activations_checkpoint_granularity", "recompute-granularity"),
-    ("model.activations_checkpoint_method", "recompute-method"),
-    ("model.activations_checkpoint_num_layers", "recompute-num-layers"),
     ("model.ub_tp_comm_overlap", "tp-comm-overlap"),
     ("trainer.gradient_clip_val", "clip-grad"),
 ];
@@ -58,6 +55,8 @@ const OPTIMIZER: &str = "model.optim.name";
 const REDUCED: &str = "model.optim.grad_sync_dtype";
 const HALF: &str = "model.megatron_amp_O2";
 const GRANULARITY: &str = "model.activations_checkpoint_granularity";
+const METHOD: &str = "model.activations_checkpoint_method";
+const COUNT: &str = "model.activations_checkpoint_num_layers";
 
 /// The settings as arguments of Megatron-LM, each with where the file says it.
 ///
@@ -65,14 +64,12 @@ const GRANULARITY: &str = "model.activations_checkpoint_granularity";
 /// If a value is none that NeMo knows, or is made of what the file does not say.
 pub fn arguments(reader: &Reader<'_>) -> Result<Document, ImportError> {
     let mut arguments = Arguments { reader, document: Document::translated(Syntax::Arguments) };
-    // Nothing recomputes where no granularity is said, whatever else is.
-    let recomputes = arguments.value(GRANULARITY)?.is_some();
     for (path, name) in NAMES {
-        let value = arguments.value(path)?;
-        if let Some(value) = value.filter(|_| recomputes || !name.starts_with("recompute-")) {
+        if let Some(value) = arguments.value(path)? {
             arguments.set(name, value, path);
         }
     }
+    arguments.recomputation()?;
     if !reader.has("trainer.gradient_clip_val") {
         // Lightning clips where it is told to.
         arguments.set("clip-grad", 0.0.into(), "trainer.gradient_clip_val");
@@ -178,6 +175,27 @@ impl Arguments<'_> {
         Ok(())
     }
 
+    /// Recomputation: nothing without a granularity, attention's core alone under `selective`, whatever else is said, and
+    /// nothing where it is of no block.
+    fn recomputation(&mut self) -> Result<(), ImportError> {
+        let (granularity, method, count) =
+            (self.value(GRANULARITY)?, self.value(METHOD)?, self.value(COUNT)?);
+        let Some(granularity) = granularity else { return Ok(()) };
+        let is_full = granularity == "full";
+        if is_full && count.as_ref().and_then(Value::as_u64) == Some(0) {
+            return Ok(());
+        }
+        self.set("recompute-granularity", granularity, GRANULARITY);
+        for (name, value, path) in
+            [("recompute-method", method, METHOD), ("recompute-num-layers", count, COUNT)]
+        {
+            if let Some(value) = value.filter(|_| is_full) {
+                self.set(name, value, path);
+            }
+        }
+        Ok(())
+    }
+
     fn numbers(&mut self) -> Result<(), ImportError> {
         match self.word(PRECISION, "32")?.as_str() {
             "bf16" | "bf16-mixed" | "bf16-true" => self.set("bf16", true.into(), PRECISION),
@@ -244,6 +262,9 @@ pub fn renamed(error: ImportError, arguments: &Document) -> ImportError {
         ImportError::Missing { path, rule } => {
             let path = arguments.origins.get(&path).map_or(path, |origin| origin.path.clone());
             ImportError::Missing { path, rule }
+        }
+        ImportError::Unsaid { flag: "MODEL", .. } => {
+            ImportError::Unsaid { what: "the vocabulary (model.override_vocab_size)", flag: "MODEL" }
         }
         other => other,
     }
