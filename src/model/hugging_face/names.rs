@@ -7,7 +7,7 @@
 #[rustfmt::skip]
 const OTHER_NAMES: &[(&str, &str)] = &[
     ("Yi", "llama"), ("aria", "aria_text"), ("aya_vision", "cohere2"), ("cohere2_vision", "cohere2"),
-    ("aquila", "llama"), ("csm", "llama"), ("emu3", "emu3_text_model"), ("emu3_text_model", "llama"),
+    ("aquila", "llama"), ("emu3", "emu3_text_model"), ("emu3_text_model", "llama"),
     ("gemma3", "gemma3_text"), ("glm4v", "glm4"), ("glm4v_moe", "glm4_moe"), ("glm4v_moe_text", "glm4_moe"),
     ("glm4v_text", "glm4"), ("got_ocr2", "qwen2"), ("idefics3", "llama"), ("internvl", "qwen2"),
     ("kimi_k2", "deepseek_v3"), ("kimi_vl", "deepseek_v3"), ("llama4", "llama4_text"), ("llava", "llama"),

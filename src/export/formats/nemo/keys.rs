@@ -5,6 +5,7 @@ use crate::export::format::Key;
 /// All that is known.
 pub const KEYS: &[Key] = &[
     Key::read("trainer.precision", "32", "the type of arithmetic"),
+    Key::read("model.precision", "trainer.precision", "the same, before the trainer's"),
     Key::read("trainer.gradient_clip_val", "none", "clipping by the global norm"),
     Key::read("model.micro_batch_size", "", "sequences a micro-batch"),
     Key::read("model.global_batch_size", "", "sequences a step"),
@@ -127,7 +128,6 @@ pub const KEYS: &[Key] = &[
     Key::idle("model.reduce_amax"),
     Key::idle("model.use_emha"),
     Key::idle("model.gc_interval"),
-    Key::idle("model.precision"),
     Key::idle("model.dist_ckpt_*"),
     Key::idle("model.answer_only_loss"),
     Key::idle("model.nccl_communicator_config_path"),

@@ -7,7 +7,7 @@ use crate::export::error::ImportError;
 use crate::export::reader::Reader;
 use crate::export::syntax::{Document, Found, Origin, Place, Syntax};
 
-/// Settings whose values an argument takes as they are (v1.23.0 `megatron_base_model.py:455`, where the model's are
+/// Settings whose values an argument takes as they are (v1.23.0 `megatron_base_model.py`, where the model's are
 /// handed to Megatron core).
 const NAMES: &[(&str, &str)] = &[
     ("model.micro_batch_size", "micro-batch-size"),
@@ -37,7 +37,6 @@ const NAMES: &[(&str, &str)] = &[
     ("model.num_moe_experts", "num-experts"),
     ("model.moe_router_topk", "moe-router-topk"),
     ("model.moe_ffn_hidden_size", "moe-ffn-hidden-size"),
-    ("model.ub_tp_comm_overlap", "tp-comm-overlap"),
     ("trainer.gradient_clip_val", "clip-grad"),
 ];
 
@@ -49,7 +48,10 @@ const ACTIVATION: &str = "model.activation";
 const BIAS: &str = "model.bias";
 const POSITION: &str = "model.position_embedding_type";
 const TIED: &str = "model.share_embeddings_and_output_weights";
+/// It goes before the trainer's.
+const OWN_PRECISION: &str = "model.precision";
 const PRECISION: &str = "trainer.precision";
+const OVERLAP: &str = "model.ub_tp_comm_overlap";
 const EIGHT_BITS: &str = "model.fp8";
 const OPTIMIZER: &str = "model.optim.name";
 const REDUCED: &str = "model.optim.grad_sync_dtype";
@@ -196,15 +198,29 @@ impl Arguments<'_> {
         Ok(())
     }
 
+    /// The type of arithmetic, and the setting that says it.
+    fn precision(&self) -> Result<(String, &'static str), ImportError> {
+        let trainer = self.word(PRECISION, "32")?;
+        Ok(match self.word(OWN_PRECISION, "")? {
+            own if own.is_empty() => (trainer, PRECISION),
+            own => (own, OWN_PRECISION),
+        })
+    }
+
     fn numbers(&mut self) -> Result<(), ImportError> {
-        match self.word(PRECISION, "32")?.as_str() {
-            "bf16" | "bf16-mixed" | "bf16-true" => self.set("bf16", true.into(), PRECISION),
-            "16" | "16-mixed" | "16-true" => self.set("fp16", true.into(), PRECISION),
+        let (precision, path) = self.precision()?;
+        match precision.as_str() {
+            "bf16" | "bf16-mixed" | "bf16-true" => self.set("bf16", true.into(), path),
+            "16" | "16-mixed" | "16-true" => self.set("fp16", true.into(), path),
             "32" | "32-true" => {}
             _ => {
                 let known = ["bf16", "16", "32"].map(str::to_owned).to_vec();
-                return Err(self.reader.refused(PRECISION, "bf16, 16 or 32 is needed").or(known));
+                return Err(self.reader.refused(path, "bf16, 16 or 32 is needed").or(known));
             }
+        }
+        // NeMo switches it off where tokens are not split.
+        if self.is_on(OVERLAP, false)? && self.is_on("model.sequence_parallel", false)? {
+            self.set("tp-comm-overlap", true.into(), OVERLAP);
         }
         if self.is_on(EIGHT_BITS, false)? {
             self.set("fp8-format", "hybrid".into(), EIGHT_BITS);
@@ -240,7 +256,7 @@ impl Arguments<'_> {
 pub fn notes(reader: &Reader<'_>) -> Result<Vec<String>, ImportError> {
     let arguments = Arguments { reader, document: Document::translated(Syntax::Arguments) };
     let mut notes = Vec::new();
-    if arguments.word(PRECISION, "32")?.starts_with("bf16") && !arguments.is_on(HALF, false)? {
+    if arguments.precision()?.0.starts_with("bf16") && !arguments.is_on(HALF, false)? {
         notes.push(
             "Without megatron_amp_O2 parameters are kept in 32 bits and cast where they are used; that is predicted as \
              parameters in 16 bits with master copies."
@@ -249,7 +265,8 @@ pub fn notes(reader: &Reader<'_>) -> Result<Vec<String>, ImportError> {
     }
     if arguments.word(OPTIMIZER, "fused_adam")? == "distributed_fused_adam" {
         notes.push(
-            "distributed_fused_adam is predicted as Megatron's distributed optimizer: gradients are kept whole."
+            "distributed_fused_adam is predicted as Megatron's distributed optimizer: gradients are kept whole, and master \
+             copies in 32 bits."
                 .to_owned(),
         );
     }

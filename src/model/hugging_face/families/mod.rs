@@ -115,7 +115,10 @@ pub(super) const COMMON_HARMLESS: &[&str] = &[
     "rope_parameters", "partial_rotary_factor", "rms_norm_eps", "layer_norm_eps", "layer_norm_epsilon",
     "pretraining_tp", "quantization_config", "compression_config", "vision_config", "audio_config",
     "is_encoder_decoder", "add_cross_attention", "cross_attention_hidden_size", "pruned_heads", "text_config",
-    "visual", "vq_config", "speech_config",
+    "visual", "vq_config", "speech_config", "image_token_id", "image_token_index", "video_token_id",
+    "video_token_index", "vision_start_token_id", "vision_end_token_id", "vision_token_id", "audio_token_id",
+    "audio_token_index", "vision_feature_layer", "vision_feature_select_strategy", "multimodal_projector_bias",
+    "projector_hidden_act", "spatial_merge_size", "image_seq_length",
 ];
 
 /// Harmless beside a `text_config`.

@@ -113,6 +113,7 @@ pub(super) static FAMILIES: &[Family] = &[
             ("max_window_layers", Size(62)), ("num_experts", Null), ("num_experts_per_tok", Null),
             ("moe_intermediate_size", Size(1408)), ("n_shared_experts", Null),
             ("first_k_dense_replace", Size(0)),
+            ("num_nextn_predict_layers", Null),
         ],
         aliases: &[
             ("num_experts", "n_routed_experts"),
@@ -138,6 +139,7 @@ pub(super) static FAMILIES: &[Family] = &[
             ("num_experts", Size(64)), ("num_experts_per_tok", Size(6)), ("moe_intermediate_size", Size(1536)),
             ("n_shared_experts", Size(2)), ("moe_layer_start_index", Size(1)),
             ("moe_layer_end_index", Null), ("moe_layer_interval", Size(1)),
+            ("num_nextn_predict_layers", Null),
         ],
         aliases: &[
             ("num_experts", "moe_num_experts"), ("num_experts_per_tok", "moe_k"),
@@ -167,6 +169,7 @@ pub(super) static FAMILIES: &[Family] = &[
             ("sliding_window", Size(4096)), ("layer_types", Null), ("sliding_window_pattern", Size(4)),
             ("num_experts", Size(64)), ("num_experts_per_tok", Size(8)), ("moe_intermediate_size", Size(1024)),
             ("n_shared_experts", Size(1)), ("first_k_dense_replace", Size(1)), ("mlp_layer_types", Null),
+            ("num_nextn_predict_layers", Null),
         ],
         aliases: &[
             ("n_shared_experts", "num_shared_experts"),
@@ -241,6 +244,7 @@ pub(super) static FAMILIES: &[Family] = &[
             ("qk_nope_head_dim", Size(192)), ("qk_rope_head_dim", Size(64)), ("v_head_dim", Size(256)),
             ("num_experts", Size(64)), ("num_experts_per_tok", Size(4)), ("moe_intermediate_size", Size(1536)),
             ("n_shared_experts", Size(1)), ("mlp_layer_types", Null), ("first_k_dense_replace", Size(1)),
+            ("num_nextn_predict_layers", Null),
         ],
         aliases: &[
             ("num_experts", "n_routed_experts"),
@@ -365,6 +369,7 @@ pub(super) static FAMILIES: &[Family] = &[
             ("max_position_embeddings", Size(131_072)), ("tie_word_embeddings", Flag(false)),
             ("attention_bias", Flag(false)), ("num_experts", Size(192)), ("num_experts_per_tok", Size(8)),
             ("moe_intermediate_size", Size(1536)), ("n_shared_experts", Size(1)), ("mlp_layer_types", Null),
+            ("num_nextn_predict_layers", Null),
         ],
         aliases: &[
             ("num_experts", "num_local_experts"), ("n_shared_experts", "num_shared_experts"),
@@ -470,14 +475,15 @@ pub(super) static FAMILIES: &[Family] = &[
             ("num_key_value_heads", Size(8)), ("head_dim", Null), ("hidden_act", Word("silu")),
             ("max_position_embeddings", Size(196_608)), ("tie_word_embeddings", Flag(false)),
             ("num_experts", Size(256)), ("num_experts_per_tok", Size(8)),
+            ("num_nextn_predict_layers", Null),
         ],
         aliases: &[
-            ("num_experts", "num_local_experts"),
+            ("num_experts", "num_local_experts"), ("num_nextn_predict_layers", "num_mtp_modules"),
         ],
         harmless: &[
             "output_router_logits", "router_aux_loss_coef", "router_jitter_noise", "rotary_dim", "use_qk_norm",
             "qk_norm_type", "scoring_func", "use_routing_bias", "shared_intermediate_size", "attn_type_list",
-            "use_mtp", "num_mtp_modules", "mtp_transformer_layers", "layernorm_full_attention_beta",
+            "use_mtp", "mtp_transformer_layers", "layernorm_full_attention_beta",
             "layernorm_linear_attention_beta", "layernorm_mlp_beta",
         ],
         build: Build::Of(Shape {
