@@ -38,13 +38,8 @@ const OTHERS: [&str; 12] = [
 /// What is to be said of the weights in `folder` beside the configuration of `model`: nothing where there are none or
 /// they are its own.
 pub(super) fn disagreements(model: &Model, folder: &Path) -> Vec<String> {
-    let index = index(folder);
-    let shards: Vec<String> = match &index {
-        Some(index) => index.files.iter().cloned().collect(),
-        None => vec![WHOLE.to_owned()],
-    };
-    let headers: Option<Vec<Header>> = shards.iter().map(|file| header(&folder.join(file))).collect();
-    match (headers.filter(|headers| !headers.is_empty()), index) {
+    let (headers, index) = found(folder);
+    match (headers, index) {
         (Some(headers), index) => {
             let file = if index.is_some() { INDEX } else { WHOLE };
             of_headers(model, file, &headers)
@@ -52,6 +47,40 @@ pub(super) fn disagreements(model: &Model, folder: &Path) -> Vec<String> {
         (None, Some(index)) => index.total.and_then(|total| of_total(model, total)).into_iter().collect(),
         (None, None) => Vec::new(),
     }
+}
+
+/// Whether weights lie in `folder` and have exactly the parameters of `model`.
+pub(super) fn confirms(model: &Model, folder: &Path) -> bool {
+    let (headers, index) = found(folder);
+    let described = model.parameter_count();
+    match (headers, index.and_then(|index| index.total)) {
+        (Some(headers), _) => {
+            let stored = own_elements(&headers);
+            stored == described || is_tied_twice(model, stored)
+        }
+        (None, Some(Total::Parameters(parameters))) => parameters == described,
+        (None, Some(Total::Bytes(bytes))) => described.checked_mul(element(model)) == Some(bytes),
+        (None, None) => false,
+    }
+}
+
+/// Elements of all tensors but buffers and those of towers.
+fn own_elements(headers: &[Header]) -> u64 {
+    let is_own = |name: &str| !OTHERS.iter().any(|part| name.contains(part));
+    let elements = |shape: &Vec<u64>| shape.iter().fold(1_u64, |all, size| all.saturating_mul(*size));
+    let own = headers.iter().flatten().filter(|(name, _)| is_own(name));
+    own.fold(0_u64, |sum, (_, shape)| sum.saturating_add(elements(shape)))
+}
+
+/// The headers of the weights in `folder`, where all are there, and their index.
+fn found(folder: &Path) -> (Option<Vec<Header>>, Option<Index>) {
+    let index = index(folder);
+    let shards: Vec<String> = match &index {
+        Some(index) => index.files.iter().cloned().collect(),
+        None => vec![WHOLE.to_owned()],
+    };
+    let headers: Option<Vec<Header>> = shards.iter().map(|file| header(&folder.join(file))).collect();
+    (headers.filter(|headers| !headers.is_empty()), index)
 }
 
 /// What an index says.
@@ -121,12 +150,9 @@ fn of_headers(model: &Model, file: &str, headers: &[Header]) -> Vec<String> {
         ));
         return said;
     }
-    let is_own = |name: &str| !OTHERS.iter().any(|part| name.contains(part));
-    let elements = |shape: &Vec<u64>| shape.iter().fold(1_u64, |all, size| all.saturating_mul(*size));
     // Packed integers of a quantised checkpoint are no parameters.
     let quantised = stored().any(|(name, _)| name.ends_with(".qweight") || name.ends_with("_scale_inv"));
-    let own = stored().filter(|(name, _)| is_own(name));
-    let stored = own.fold(0_u64, |sum, (_, shape)| sum.saturating_add(elements(shape)));
+    let stored = own_elements(headers);
     if !quantised && stored != model.parameter_count() && !is_tied_twice(model, stored) {
         said.push(counts(file, stored, model.parameter_count()));
     }

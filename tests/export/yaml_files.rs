@@ -70,8 +70,8 @@ fn nemo_files_are_arguments_of_megatron() {
     means(
         "nemo/gpt_175b.yaml",
         None,
-        "16x8xa100-sxm-80gb",
-        "174615846912 parameters, nemo: tp=8,pp=16,dp=1,sched=interleaved,virtual=6,zero=1,micro=2,accum=768,\
+        "32x8xa100-sxm-80gb",
+        "174615846912 parameters, nemo: tp=8,pp=16,dp=2,sched=interleaved,virtual=6,zero=1,micro=2,accum=384,\
          ckpt=selective,grad=bf16; 1536 x 2048 bf16 dropout 0.1 clip 1",
     );
     means(
@@ -119,7 +119,7 @@ fn what_nemo_runs_otherwise_is_refused_with_its_place() {
     assert_eq!(error.field(), "model.fsdp", "{error}");
     let error = read("nemo/fsdp.yaml", None, "1x8xa100-sxm-80gb").unwrap_err();
     assert_eq!(
-        (error.field(), error.nearest().join(", ")),
+        (error.field().as_str(), error.nearest().join(", ")),
         ("model.activation", "swiglu, gelu".to_owned()),
         "{error}"
     );

@@ -70,6 +70,28 @@ pub fn import_with(config: &Value, name: &str, multi_token: MultiToken) -> Resul
     import_text(&text, Some(outer), name, multi_token)
 }
 
+/// The model that `config`, whose `model_type` nobody knows, describes if it is a `family`, called `name`; the type stays
+/// what it is.
+///
+/// # Errors
+/// As [`import`].
+pub fn import_as(
+    config: &Value,
+    family: &str,
+    name: &str,
+    multi_token: MultiToken,
+) -> Result<Model, ModelError> {
+    let mut known = config.clone();
+    if let Some(fields) = known.as_object_mut() {
+        fields.insert("model_type".to_owned(), family.into());
+    }
+    let mut model = import_with(&known, name, multi_token)?;
+    if let (Some(kept), Some(own)) = (&mut model.config, config.get("model_type")) {
+        kept.insert("model_type".to_owned(), own.clone());
+    }
+    Ok(model)
+}
+
 /// The `model_type` that a config names, be it of the whole or of the text model inside.
 pub fn model_type(config: &Map<String, Value>) -> Option<&str> {
     let text = towers::text_field(config).and_then(|field| config[field].as_object());
@@ -79,12 +101,15 @@ pub fn model_type(config: &Map<String, Value>) -> Option<&str> {
 
 /// What models of this type compute otherwise than their layers say, where that is known of one.
 pub fn otherwise(model_type: &str) -> Option<&'static str> {
-    family(model_type)?.shape()?.otherwise
+    match family(model_type) {
+        Some(family) => family.shape()?.otherwise,
+        None => Some("layers that are known by the shapes of their weights alone"),
+    }
 }
 
 /// Whether the layers of this type are data of a table, and so not compared number by number with those of transformers.
 pub fn is_shaped(model_type: &str) -> bool {
-    family(model_type).is_some_and(|family| family.shape().is_some())
+    family(model_type).is_none_or(|family| family.shape().is_some())
 }
 
 fn family(model_type: &str) -> Option<&'static Family> {
