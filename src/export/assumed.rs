@@ -11,8 +11,16 @@ use super::syntax::{Document, Origin, Place, Syntax, value_of};
 #[derive(Clone, Debug, Default)]
 pub struct Assumptions {
     list: Vec<Assumption>,
-    /// Keys of which a file said otherwise, with what it said.
-    replaced: RefCell<Vec<(String, Option<(Place, String)>)>>,
+    /// Settings that were put into a file.
+    replaced: RefCell<Vec<Replaced>>,
+}
+
+/// A setting that was put into a file.
+#[derive(Clone, Debug)]
+struct Replaced {
+    path: String,
+    /// Where the file said it, and what.
+    said: Option<(Place, String)>,
 }
 
 /// One setting by its name in the file, and its value.
@@ -78,7 +86,7 @@ impl Assumptions {
         } else {
             document.set(path, value.clone(), Origin { path: path.to_owned(), place: Place::Assumed });
         }
-        self.replaced.borrow_mut().push((path.to_owned(), said));
+        self.replaced.borrow_mut().push(Replaced { path: path.to_owned(), said });
     }
 
     /// One sentence for each setting that is assumed.
@@ -87,8 +95,8 @@ impl Assumptions {
         let sentence = |Assumption { path, value }: &Assumption| {
             let value = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
             let is_it = |known: &str| known == path || known.replace('-', "_") == path.replace('-', "_");
-            let said =
-                replaced.iter().rev().filter(|(known, _)| is_it(known)).find_map(|(_, said)| said.as_ref());
+            let said = replaced.iter().rev().filter(|replaced| is_it(&replaced.path));
+            let said = said.filter_map(|replaced| replaced.said.as_ref()).next();
             match said {
                 Some((place, word)) => {
                     format!("It is assumed that `{path}` is {value}; the file says {word} ({place}).")
@@ -106,7 +114,7 @@ impl Assumptions {
     pub fn were_asked(&self, asked: &dyn Fn(&str) -> bool, names: &[String]) -> Result<(), ImportError> {
         let replaced = self.replaced.borrow();
         for Assumption { path, value } in &self.list {
-            let was_said = replaced.iter().any(|(known, said)| known == path && said.is_some());
+            let was_said = replaced.iter().any(|replaced| replaced.path == *path && replaced.said.is_some());
             if !was_said && !asked(path) && !asked(&path.replace('_', "-")) {
                 let text = format!("{path}={value}");
                 let nearest = crate::spelling::nearest(path, names.iter().map(String::as_str));

@@ -18,7 +18,7 @@ pub enum ImportError {
     Value { path: String, value: String, line: usize, rule: String, nearest: Vec<String> },
     /// Of a value that stands in another file, or in none.
     #[error("{place}: `{path}` is {value}: {rule}")]
-    Elsewhere { place: Place, path: String, value: String, rule: String, nearest: Vec<String> },
+    Elsewhere { place: Box<Place>, path: String, value: String, rule: String, nearest: Vec<String> },
     #[error("`{path}` is missing: {rule}")]
     Missing { path: String, rule: String },
     #[error("line {line}: `{path}` is no setting of {engine}")]

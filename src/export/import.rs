@@ -269,7 +269,7 @@ fn left_over(source: Source, reader: &Reader<'_>) -> Result<Vec<Left>, ImportErr
                 nearest: near.into_iter().collect(),
             },
             place => ImportError::Elsewhere {
-                place,
+                place: Box::new(place),
                 path: origin.path,
                 value: found.value.to_string(),
                 rule: format!("{} has no such setting", source.text()),

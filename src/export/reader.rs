@@ -248,7 +248,9 @@ impl<'a> Reader<'a> {
         let (origin, rule, nearest) = (self.document.origin(found), rule.to_string(), Vec::new());
         match origin.place {
             Place::Line(line) => ImportError::Value { path: origin.path, value, line, rule, nearest },
-            place => ImportError::Elsewhere { place, path: origin.path, value, rule, nearest },
+            place => {
+                ImportError::Elsewhere { place: Box::new(place), path: origin.path, value, rule, nearest }
+            }
         }
     }
 

@@ -22,7 +22,7 @@ fn simulate(place: &Place, arguments: &str) -> (i32, Value) {
 #[test]
 fn what_a_file_leaves_open_is_typed() {
     let place = Place::new();
-    place.write("ds.json", &OPEN.replace(", \"zero_hpz_partition_size\": 2", ""));
+    place.write("ds.json", OPEN.replace(", \"zero_hpz_partition_size\": 2", ""));
     let (code, plan) = simulate(&place, "ds.json --strategy micro=2,accum=4,ckpt=full");
     assert_eq!(code, 0, "{plan}");
     let text = plan["strategy"]["text"].as_str().unwrap();

@@ -87,7 +87,7 @@ fn contradiction(reader: &Reader<'_>, origin: &Origin, value: &Value, rule: Stri
     match reader.document().get(&origin.path) {
         Some(_) => reader.refused(&origin.path, rule),
         None => ImportError::Elsewhere {
-            place: origin.place.clone(),
+            place: Box::new(origin.place.clone()),
             path: origin.path.clone(),
             value: value.to_string(),
             rule,
