@@ -13,7 +13,7 @@ use crate::cluster;
 use crate::export::error::ImportError;
 use crate::export::import::{Left, is_run_by};
 use crate::export::{
-    Assumptions, Imported, ModelClue, Reach, Runner, Scene, import, profile_like, profile_of,
+    Assumptions, Environment, Imported, ModelClue, Said, Reach, Runner, Scene, import, profile_like, profile_of,
 };
 use crate::model::{self, Model, hugging_face};
 use crate::strategy::{Draft, Facts, Strategy, Workload};
@@ -49,6 +49,9 @@ pub struct AskedArgs {
     /// Read the file as if it said this, such as zero_optimization.stage=3, or null for nothing; may be given again
     #[arg(long, value_name = "KEY=VALUE", requires = "from")]
     pub assume: Vec<String>,
+    /// A variable of the environment that a script asks for, or an argument of it by number, such as 1=7B; may be given again
+    #[arg(long, value_name = "NAME=VALUE", requires = "from")]
+    pub env: Vec<String>,
 }
 
 /// What asks for a strategy, checked as far as it can be without reading anything.
@@ -61,18 +64,22 @@ pub struct Question {
 enum Source {
     /// As it was typed, and as it was read.
     Text(String, Box<Draft>),
-    /// A file, what was typed for keys that it leaves open, and what is assumed of its settings.
-    File(PathBuf, Box<Draft>, Assumptions),
+    /// A file, what was typed for keys that it leaves open, and what is said of its settings and its environment.
+    File(PathBuf, Box<Draft>, Said),
 }
 
 impl Question {
     /// What was typed: a strategy text, or a file with what it leaves open.
     pub fn new(workload: WorkloadArgs, asked: AskedArgs) -> Result<Self, CliError> {
-        let AskedArgs { strategy, from, assume } = asked;
+        let AskedArgs { strategy, from, assume, env } = asked;
         let typed = workload.typed()?;
         let draft = strategy.as_deref().map(Draft::parse).transpose()?.map(Box::new);
         let source = match (strategy, from) {
-            (_, Some(path)) => Source::File(path, draft.unwrap_or_default(), Assumptions::parse(&assume)?),
+            (_, Some(path)) => {
+                let said =
+                    Said { assumed: Assumptions::parse(&assume)?, environment: Environment::parse(&env)? };
+                Source::File(path, draft.unwrap_or_default(), said)
+            }
             (Some(text), None) => Source::Text(text, draft.unwrap_or_default()),
             (None, None) => {
                 let rule = "--strategy STRATEGY or --from FILE is needed";
@@ -106,17 +113,17 @@ impl Question {
                 let (typed, draft) = (*draft.clone(), *draft);
                 Ok(Asked { subject, draft, text, imported: None, runner: None, batch, typed })
             }
-            Source::File(path, draft, assumed) => load(typed, &path, *draft, assumed),
+            Source::File(path, draft, said) => load(typed, &path, *draft, said),
         }
     }
 }
 
-fn load(typed: Typed, path: &Path, keys: Draft, assumed: Assumptions) -> Result<Asked, CliError> {
+fn load(typed: Typed, path: &Path, keys: Draft, said: Said) -> Result<Asked, CliError> {
     let asked = match typed.engine {
         EngineChoice::Named(engine) => Some(engine),
         EngineChoice::Automatic | EngineChoice::All => None,
     };
-    let imported = import(path, asked.map(|engine| engine.name.as_str()), assumed)?;
+    let imported = import(path, asked.map(|engine| engine.name.as_str()), said)?;
     let mut model = model_of(&typed, &imported)?;
     let cluster = cluster::load(&typed.cluster)?;
     model.warnings.extend(cluster::read_as(&typed.cluster, &cluster));
@@ -210,6 +217,10 @@ fn model_of(typed: &Typed, imported: &Imported) -> Result<Model, CliError> {
         Some(ModelClue::Config(config)) => {
             let name = format!("model of {}", imported.path);
             Ok(hugging_face::import_with(&config, &name, typed.multi_token)?)
+        }
+        Some(ModelClue::Made { decoder, longest }) => {
+            let name = format!("model of {}", imported.path);
+            Ok(decoder.model(&name, longest, typed.multi_token)?)
         }
         Some(ModelClue::Unknown(name)) => {
             Err(needed(format!("`{}` is for {}, which is not known here", imported.path, shown(&name))))

@@ -3,6 +3,7 @@
 use std::cell::RefCell;
 use std::path::{Path, PathBuf};
 
+use super::environment::Environment;
 use super::error::ImportError;
 use crate::files::{self, Unread};
 use crate::units::Bytes;
@@ -24,7 +25,15 @@ pub enum Beside<'a> {
     Files(&'a [(String, String)]),
 }
 
-impl Beside<'_> {
+impl<'a> Beside<'a> {
+    /// What the environment is said to be.
+    pub(super) fn environment(self) -> &'a [(String, String)] {
+        match self {
+            Self::Nothing | Self::Files(_) => &[],
+            Self::Folder(companions) => companions.environment.variables(),
+        }
+    }
+
     /// The text of `name`.
     ///
     /// # Errors
@@ -45,14 +54,16 @@ impl Beside<'_> {
 #[derive(Clone, Debug, Default)]
 pub struct Companions {
     folder: PathBuf,
+    /// What the environment of scripts is said to be.
+    environment: Environment,
     /// Those that were read.
     read: RefCell<Vec<PathBuf>>,
 }
 
 impl Companions {
     /// Those of a configuration in `folder`, of which `read` were read already.
-    pub(super) fn new(folder: PathBuf, read: Vec<PathBuf>) -> Self {
-        Self { folder, read: RefCell::new(read) }
+    pub(super) fn new(folder: PathBuf, environment: Environment, read: Vec<PathBuf>) -> Self {
+        Self { folder, environment, read: RefCell::new(read) }
     }
 
     /// Those that were read so far.

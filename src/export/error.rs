@@ -31,6 +31,10 @@ pub enum ImportError {
     Contradiction { path: String, key: String, read: String, typed: String },
     #[error("--assume {text}: {rule}")]
     Assumed { text: String, rule: String, nearest: Vec<String> },
+    #[error("--env {text}: {rule}")]
+    Environment { text: String, rule: String, nearest: Vec<String> },
+    #[error("line {line} and line {other} of `{path}` both train, with other settings: {advice}")]
+    SeveralRuns { path: String, line: usize, other: usize, advice: String },
 }
 
 impl ImportError {
@@ -50,7 +54,10 @@ impl ImportError {
     /// The setting or flag at fault.
     pub fn field(&self) -> String {
         match self {
-            Self::Unreadable { .. } | Self::Syntax { .. } | Self::UnknownFile { .. } => "from".to_owned(),
+            Self::Unreadable { .. }
+            | Self::Syntax { .. }
+            | Self::UnknownFile { .. }
+            | Self::SeveralRuns { .. } => "from".to_owned(),
             Self::Value { path, .. }
             | Self::Elsewhere { path, .. }
             | Self::Missing { path, .. }
@@ -58,6 +65,7 @@ impl ImportError {
             Self::OtherEngine { .. } => "engine".to_owned(),
             Self::Contradiction { key, .. } => key.clone(),
             Self::Assumed { .. } => "assume".to_owned(),
+            Self::Environment { .. } => "env".to_owned(),
             Self::Unsaid { flag, .. } => {
                 flag.split(' ').next().unwrap_or_default().trim_start_matches('-').to_lowercase()
             }
@@ -67,13 +75,14 @@ impl ImportError {
     /// The value at fault.
     pub fn value(&self) -> String {
         match self {
-            Self::Unreadable { path, .. } | Self::Syntax { path, .. } | Self::UnknownFile { path, .. } => {
-                path.clone()
-            }
+            Self::Unreadable { path, .. }
+            | Self::Syntax { path, .. }
+            | Self::UnknownFile { path, .. }
+            | Self::SeveralRuns { path, .. } => path.clone(),
             Self::Value { value, .. } | Self::Elsewhere { value, .. } => value.clone(),
             Self::OtherEngine { engine, .. } => engine.clone(),
             Self::Contradiction { typed, .. } => typed.clone(),
-            Self::Assumed { text, .. } => text.clone(),
+            Self::Assumed { text, .. } | Self::Environment { text, .. } => text.clone(),
             Self::UnknownKey { path, .. } => path.clone(),
             Self::Missing { .. } | Self::Unsaid { .. } => String::new(),
         }
@@ -87,6 +96,7 @@ impl ImportError {
             Self::Value { nearest, .. }
             | Self::Elsewhere { nearest, .. }
             | Self::Assumed { nearest, .. }
+            | Self::Environment { nearest, .. }
             | Self::UnknownKey { nearest, .. }
             | Self::UnknownFile { nearest, .. } => nearest.clone(),
             _ => Vec::new(),

@@ -1,15 +1,17 @@
 //! From a file of an engine to a strategy: which engine it is for, what it says, what of it is not understood.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use super::assumed::Assumptions;
 use super::beside::{Beside, Companions, text_up_to};
+use super::environment::Environment;
 use super::error::ImportError;
 use super::format::Role;
 use super::launch::order_of;
 use super::meaning::{Meaning, ModelClue, Scene};
 use super::reader::Reader;
-use super::recognised::{Source, is_kin, recognised};
+use super::recognised::{Source, document_of, is_kin, recognised};
 use super::runner::Runner;
 use super::syntax::{Document, Found, Place, Syntax};
 use super::targets::Target;
@@ -56,11 +58,19 @@ pub struct Left {
     pub place: Place,
 }
 
+/// What is said of a configuration beside it.
+#[derive(Clone, Debug, Default)]
+pub struct Said {
+    pub assumed: Assumptions,
+    pub environment: Environment,
+}
+
 /// Opens the configuration in the file at `path`; `engine` is the profile that it is to be for, if one is asked for.
 ///
 /// # Errors
 /// If the file cannot be read, is not of its syntax, or no engine knows its settings.
-pub fn import(path: &Path, engine: Option<&str>, assumed: Assumptions) -> Result<Imported, ImportError> {
+pub fn import(path: &Path, engine: Option<&str>, said: Said) -> Result<Imported, ImportError> {
+    let Said { assumed, environment } = said;
     let text = text_up_to(path, LARGEST_FILE)?;
     let beside = path.parent().map(|folder| folder.join("ranks.txt")).filter(|file| file.is_file());
     let ranks = match &beside {
@@ -68,10 +78,11 @@ pub fn import(path: &Path, engine: Option<&str>, assumed: Assumptions) -> Result
         Some(file) => Some(ranks(&text_up_to(file, LARGEST_FILE)?, file)?),
     };
     let shown = path.display().to_string();
-    let (source, mut document) = recognised(&shown, &text, engine)?;
-    assumed.on(&mut document);
     let folder = path.parent().map(Path::to_path_buf).unwrap_or_default();
-    let companions = Companions::new(folder, beside.into_iter().collect());
+    let companions = Companions::new(folder, environment.clone(), beside.into_iter().collect());
+    let (source, mut document) = recognised(&shown, &text, engine, Beside::Folder(&companions))?;
+    environment.was_asked(&document)?;
+    assumed.on(&mut document);
     Ok(Imported { source, document, path: shown, ranks, companions, assumed })
 }
 
@@ -168,9 +179,7 @@ pub fn meant(
     given: &Given<'_>,
     scene: &Scene<'_>,
 ) -> Result<Understood, ImportError> {
-    let document = syntax
-        .read(given.text)
-        .map_err(|error| ImportError::Syntax { path: given.path.to_owned(), error })?;
+    let document = document_of(source, syntax, given)?;
     understood(source, &document, given, None, scene)
 }
 
@@ -209,11 +218,41 @@ fn understood(
     if let Some(typed) = scene.typed {
         meaning.close(typed);
     }
+    decided(source, &reader, &mut meaning)?;
     left.extend(left_over(source, &reader)?);
     if let Some(assumed) = assumed {
         assumed.were_asked(&|path| reader.was_asked(path), &reader.asked())?;
     }
     Ok(Understood { runner, meaning, left })
+}
+
+/// That no word of a script may be more arguments; and what of its settings hangs on what is taken as not given.
+fn decided(source: Source, reader: &Reader<'_>, meaning: &mut Meaning) -> Result<(), ImportError> {
+    let document = reader.document();
+    let is_word = |found: &&Found| found.is_open && found.path.starts_with('$');
+    if let Some(found) = document.found.iter().find(is_word) {
+        return Err(reader.undecided(found));
+    }
+    let mut changes: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+    for (path, hang) in &document.hangs {
+        if reader.was_asked(path) && !source.is_idle(path) {
+            for name in &hang.presumed {
+                changes.entry(name).or_default().insert(path);
+            }
+        }
+    }
+    for (name, paths) in changes {
+        let paths: Vec<String> = paths.into_iter().map(|path| format!("`{path}`")).collect();
+        let paths = paths.join(", ");
+        meaning.notes.push(match name.parse::<u64>() {
+            Ok(_) => format!("The script is read as run without arguments; with some, {paths} may be another (--env 1=VALUE)."),
+            Err(_) => format!("`{name}` is taken as not given, as the script says what holds then; --env {name}=VALUE changes {paths}."),
+        });
+    }
+    if let Some(script) = &document.script {
+        meaning.notes.extend(script.notes.iter().cloned());
+    }
+    Ok(())
 }
 
 /// What the settings of `reader` mean to `target`, or to the engine that it hands them to.

@@ -2,8 +2,10 @@
 
 use serde_json::Value;
 
+use super::decoder::Decoder;
 use super::error::ImportError;
 use crate::model::Model;
+use crate::profile::recomputed::RecomputedModule;
 use crate::strategy::{Draft, Key, MeshOrder};
 use crate::units::ElementType;
 
@@ -41,12 +43,22 @@ pub struct Meaning {
     pub brings_chunked_loss: bool,
     /// Inputs of blocks that recompute go to the host by hooks that the model is given, whatever the engine has.
     pub moves_inputs: bool,
+    /// What recomputes under `selective`, where the settings name it.
+    pub recomputes: Option<Recomputes>,
     /// Collectives of tensor parallelism are cut in pieces that products use as they come.
     pub is_asynchronous: bool,
     /// The order in which the engine numbers its ranks under these settings.
     pub order: MeshOrder,
     /// What a reader should know: one sentence each.
     pub notes: Vec<String>,
+}
+
+/// Modules that recompute.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Recomputes {
+    /// The core of attention: scores and their softmax.
+    pub core: bool,
+    pub modules: Vec<RecomputedModule>,
 }
 
 /// Which model settings are for.
@@ -56,6 +68,8 @@ pub enum ModelClue {
     Preset(&'static str),
     /// The fields of a `config.json`.
     Config(Value),
+    /// A decoder that the engine makes of the settings, and the longest sequence.
+    Made { decoder: Box<Decoder>, longest: Option<u64> },
     /// A name that is not known here.
     Unknown(String),
 }

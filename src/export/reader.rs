@@ -108,7 +108,7 @@ impl<'a> Reader<'a> {
     fn settled(&self, path: &str) -> Result<Option<&'a Found>, ImportError> {
         self.asked.borrow_mut().insert(path.to_owned());
         match self.get(path).filter(|found| !found.value.is_null()) {
-            Some(found) if found.is_open => Err(self.error(found, "it is settled outside this file")),
+            Some(found) if found.is_open => Err(self.error(found, self.unsettled(path))),
             found => Ok(found),
         }
     }
@@ -116,6 +116,21 @@ impl<'a> Reader<'a> {
     /// The value of `path`; none where it is not there or null.
     pub fn value(&self, path: &str) -> Result<Option<&'a Value>, ImportError> {
         Ok(self.settled(path)?.map(|found| &found.value))
+    }
+
+    /// The error that `found` may stand for more settings than are known.
+    pub fn undecided(&self, found: &Found) -> ImportError {
+        let why = self.unsettled(&found.path);
+        let empty = found.path.trim_start_matches('$');
+        let is_name = !empty.is_empty() && empty.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
+        let none = if is_name { format!(" (--env {empty}= for none)") } else { String::new() };
+        self.error(found, format!("it may be more arguments; {why}{none}"))
+    }
+
+    /// Why the text does not settle `path`.
+    fn unsettled(&self, path: &str) -> &str {
+        let hang = self.document.hangs.get(path).and_then(|hang| hang.unsettled.as_deref());
+        hang.unwrap_or("it is settled outside this file")
     }
 
     /// A value whatever it is, even a name that only Python knows.

@@ -85,6 +85,9 @@ pub fn profile_like(
     if meaning.compiles_loss {
         profile.compile_loss();
     }
+    if let Some(recomputes) = &meaning.recomputes {
+        profile.recompute_modules(recomputes.core, &recomputes.modules);
+    }
     if meaning.is_asynchronous {
         profile.make_tensor_parallel_asynchronous();
     }

@@ -6,6 +6,7 @@ use super::mlp::{branch_gradient, output_norm, output_norm_gradient, residual_ad
 use crate::model::layer::Moe;
 use crate::ops::{Collective, CollectiveKind, ElementwiseKind, Group, Op, Routing};
 use crate::profile::engine::SavedTensor;
+use crate::profile::recomputed::Part;
 use crate::units::Bytes;
 
 /// The forward values that the backward reads.
@@ -66,6 +67,7 @@ pub fn forward(b: &mut Builder<'_>, layer: &Moe, source: ValueId, residual: Valu
     let hidden = layer.hidden;
     let s = sizes(b, layer);
 
+    b.part = Some(Part::ExpertNorm);
     let mut statistics = None;
     let mut normed = source;
     if layer.norm.is_some() {
@@ -74,6 +76,7 @@ pub fn forward(b: &mut Builder<'_>, layer: &Moe, source: ValueId, residual: Valu
         b.norm(Place::Input, hidden, source, normed, statistics);
     }
 
+    b.part = Some(Part::Experts);
     let logits = routed * layer.experts * shape.statistic().size();
     let routing = b.raw("routing", logits, Some(SavedTensor::Routing));
     b.linear(Kernel::Linear(Matrix::Router), (routed, hidden, layer.experts), &[normed], &[routing]);
@@ -90,7 +93,9 @@ pub fn forward(b: &mut Builder<'_>, layer: &Moe, source: ValueId, residual: Valu
         let op = b.product(s.experts, s.rows, hidden, s.width);
         b.compute(Kernel::Linear(matrix), op, &[expert_input], &[value]);
     }
+    b.part = Some(Part::ExpertActivation);
     let activated = b.activation("expert activated", rows * s.width, Some(SavedTensor::ActivationOutput));
+    b.part = Some(Part::Experts);
     let reads: Vec<_> = gate.into_iter().chain([up, expert_input]).collect();
     let activation = (ElementwiseKind::Activation, rows * s.width, reads.len() as u64);
     b.elementwise(Kernel::ExpertActivation, activation, &reads, &[activated]);
@@ -110,11 +115,13 @@ pub fn forward(b: &mut Builder<'_>, layer: &Moe, source: ValueId, residual: Valu
         // Tensor ranks combined partial sums (experts cut inside) or their own tokens: one sum makes both whole.
         b.sum_in_place(branch);
     }
+    b.part = Some(Part::SharedExperts);
     let shared = (layer.shared_intermediate > 0).then(|| shared_forward(b, layer, normed, branch));
     let output_norm_input = layer.output_norm.is_some().then_some(branch);
     if output_norm_input.is_some() {
         branch = output_norm(b, "moe output norm", branch, hidden);
     }
+    b.part = None;
     let (output, mask) = residual_add(b, Branch::Moe, branch, residual, stream * hidden);
     let saved = Saved {
         source,

@@ -3,7 +3,7 @@
 mod check;
 mod checkpoint;
 pub mod constants;
-mod decoder;
+pub mod decoder;
 pub mod dimensions;
 mod error;
 pub mod graph;

@@ -45,6 +45,10 @@ fn subject(example: &Example<'_>) -> Result<Model, String> {
         Some(ModelClue::Config(config)) => {
             model::hugging_face::import(&config, "of the file").map_err(|error| error.to_string())
         }
+        Some(ModelClue::Made { decoder, longest }) => {
+            let made = decoder.model("of the file", longest, model::MultiToken::LeftOut);
+            made.map_err(|error| error.to_string())
+        }
         Some(ModelClue::Unknown(name)) => Err(format!("{name} is not known")),
         None => Err("the file does not say the model".to_owned()),
     }

@@ -3,6 +3,7 @@
 mod axolotl;
 mod llama_factory;
 mod nemo;
+mod torchtitan;
 mod torchtune;
 mod trainer;
 
@@ -11,6 +12,7 @@ use super::format::Format;
 static FORMATS: &[&dyn Format] = &[
     &llama_factory::LlamaFactory,
     &axolotl::Axolotl,
+    &torchtitan::Command,
     &torchtune::Torchtune,
     &trainer::Trainer,
     &nemo::Nemo1,

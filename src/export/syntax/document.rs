@@ -3,9 +3,12 @@
 use std::collections::HashMap;
 use std::fmt;
 use std::ops::Range;
+use std::rc::Rc;
 
 use serde_json::Value;
 
+use super::handed::{Handed, Hang};
+use super::script::Script;
 use super::{Syntax, SyntaxError, line_of};
 
 /// A text that was read.
@@ -17,6 +20,10 @@ pub struct Document {
     pub found: Vec<Found>,
     /// Of settings that another text said, or none: where they come from, by path.
     pub origins: HashMap<String, Origin>,
+    /// Of settings that hang on what the text does not say, by path.
+    pub hangs: HashMap<String, Hang>,
+    /// Where they come from, if that is a script of a shell.
+    pub script: Option<Rc<Script>>,
 }
 
 /// What a setting was called where it was said, and where that is.
@@ -84,18 +91,50 @@ impl Document {
                 return Err(SyntaxError::Twice { line, path: entry.path.clone(), first });
             }
         }
-        Ok(Self { syntax, text: text.to_owned(), found, origins: HashMap::new() })
+        Ok(Self { text: text.to_owned(), found, ..Self::translated(syntax) })
     }
 
     /// Settings that other texts say; nothing is written in it.
     pub fn translated(syntax: Syntax) -> Self {
-        Self { syntax, text: String::new(), found: Vec::new(), origins: HashMap::new() }
+        Self {
+            syntax,
+            text: String::new(),
+            found: Vec::new(),
+            origins: HashMap::new(),
+            hangs: HashMap::new(),
+            script: None,
+        }
+    }
+
+    /// What a script of a shell hands to a command.
+    pub(super) fn of_script(syntax: Syntax, text: &str, handed: Handed, script: Rc<Script>) -> Self {
+        let Handed { found, hangs, .. } = handed;
+        Self { text: text.to_owned(), found, hangs, script: Some(script), ..Self::translated(syntax) }
+    }
+
+    /// The same with a text, which says nothing more.
+    pub(super) fn with_text(self, text: &str) -> Self {
+        Self { text: text.to_owned(), ..self }
+    }
+
+    /// Sets `path` as `found` is in `other`, with all that it hangs on.
+    pub fn take(&mut self, path: &str, found: &Found, other: &Self) {
+        self.set(path, found.value.clone(), other.origin(found));
+        if let Some(last) = self.found.iter_mut().find(|known| known.path == path) {
+            last.is_open = found.is_open;
+        }
+        if let Some(hang) = other.hangs.get(&found.path) {
+            self.hangs.insert(path.to_owned(), hang.clone());
+        }
     }
 
     /// Sets `path`, said at `origin`; what it was before is lost.
     pub fn set(&mut self, path: &str, value: Value, origin: Origin) {
         match self.found.iter_mut().find(|found| found.path == path) {
-            Some(found) => (found.value, found.is_open) = (value, false),
+            Some(found) => {
+                (found.value, found.is_open) = (value, false);
+                self.hangs.remove(path);
+            }
             None => {
                 let path = path.to_owned();
                 self.found.push(Found { path, value, entry: 0..0, span: 0..0, is_open: false });
@@ -114,7 +153,13 @@ impl Document {
         self.origins
             .get(&found.path)
             .cloned()
-            .unwrap_or_else(|| Origin { path: found.path.clone(), place: Place::Line(self.line(found)) })
+            .unwrap_or_else(|| {
+                let place = match self.place_in_script(found) {
+                    Some((file, line)) => Place::File(file, line),
+                    None => Place::Line(self.line(found)),
+                };
+                Origin { path: found.path.clone(), place }
+            })
     }
 
     /// The setting at `path`.

@@ -8,6 +8,7 @@ mod comment;
 mod document;
 mod edit;
 mod error;
+mod handed;
 mod json;
 pub mod markdown;
 mod python;
@@ -15,8 +16,8 @@ mod python_expression;
 mod python_lines;
 mod python_string;
 mod quoted;
+mod script;
 mod shell;
-mod shell_string;
 mod toml;
 mod yaml;
 
@@ -25,7 +26,10 @@ pub use comment::Comment;
 pub use document::{Document, Found, Origin, Place};
 pub use edit::{Edit, edited};
 pub use error::SyntaxError;
+pub use handed::Hang;
 pub use python::assignments as python_assignments;
+pub use script::Script;
+pub use shell::Surroundings;
 
 use quoted::quoted;
 
@@ -66,15 +70,24 @@ impl Syntax {
     /// # Errors
     /// If it is not of this syntax, is nested too deep or says a thing twice; the error has the line.
     pub fn read(self, text: &str) -> Result<Document, SyntaxError> {
+        let documents = self.read_all(text, &Surroundings::NONE)?;
+        Ok(script::main(documents).unwrap_or_else(|| Document::translated(self)))
+    }
+
+    /// All that `text` may be about: of a script of a shell, each of its commands.
+    ///
+    /// # Errors
+    /// As [`Self::read`].
+    pub fn read_all(self, text: &str, surroundings: &Surroundings<'_>) -> Result<Vec<Document>, SyntaxError> {
         let found = match self {
             Self::Toml => toml::read(text),
             Self::Json => json::read(text),
             Self::Yaml => yaml::read(text),
-            Self::Arguments => arguments::read(text, arguments::Form::Dashes),
-            Self::Overrides => arguments::read(text, arguments::Form::Equals),
+            Self::Arguments => return script::documents(self, arguments::Form::Dashes, text, surroundings),
+            Self::Overrides => return script::documents(self, arguments::Form::Equals, text, surroundings),
             Self::Python => python::read(text),
         }?;
-        Document::new(self, text, found)
+        Ok(vec![Document::new(self, text, found)?])
     }
 
     /// The name of it in messages.

@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use crate::export::error::ImportError;
 use crate::export::reader::Reader;
-use crate::export::syntax::{Document, Found, Origin, Syntax};
+use crate::export::syntax::{Document, Found, Syntax};
 
 /// Classes of arguments, with the programs that train by them: the Trainer's own, and TRL's for fine-tuning.
 const CLASSES: [&str; 4] =
@@ -35,11 +35,7 @@ pub fn plain(document: &Document) -> Option<Document> {
 }
 
 fn put(plain: &mut Document, name: &str, found: &Found, document: &Document) {
-    let Origin { path, place } = document.origin(found);
-    plain.set(name, found.value.clone(), Origin { path, place });
-    if let Some(last) = plain.found.iter_mut().find(|known| known.path == name) {
-        last.is_open = found.is_open;
-    }
+    plain.take(name, found, document);
 }
 
 /// The arguments of the one call of a class of arguments.

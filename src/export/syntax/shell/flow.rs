@@ -36,13 +36,12 @@ impl Machine<'_> {
             Truth::Unknown(causes) => (true, causes, true),
         };
         let mut second = self.copy(state, at)?;
-        let (taken, left) = if holds { (one, other) } else { (other, one) };
         let marks = self.waiting.len();
-        let first_flow = taken(self, state)?;
+        let first_flow = if holds { one(self, state)? } else { other(self, state)? };
         if !is_open {
             let waiting: Vec<Waiting> = self.waiting.drain(marks..).collect();
             let notes = self.notes.clone();
-            let second_flow = left(self, &mut second)?;
+            let second_flow = if holds { other(self, &mut second)? } else { one(self, &mut second)? };
             self.waiting.truncate(marks);
             self.notes = notes;
             // A script that ends where something is not given is not run so.
@@ -56,7 +55,7 @@ impl Machine<'_> {
             }
             return Ok(first_flow);
         }
-        let second_flow = left(self, &mut second)?;
+        let second_flow = other(self, &mut second)?;
         Ok(match (first_flow, second_flow) {
             (first, second_flow) if first == second_flow => {
                 self.merge(state, second, Choice::Open(&causes));
@@ -84,14 +83,14 @@ impl Machine<'_> {
     }
 
     fn merge(&mut self, state: &mut State, other: State, choice: Choice<'_>) {
-        let given: Vec<(String, Text)> = {
-            let names: Vec<String> = other.variables.keys().map(|name| name.to_string()).collect();
-            names.into_iter().filter_map(|name| self.settled(&name).map(|text| (name, text))).collect()
-        };
+        let mut settled = Vec::new();
         let first = std::mem::take(state);
         *state = first.or(other, choice, |name| {
-            given.iter().find(|(known, _)| known == name).map(|(_, text)| text.clone())
+            let text = self.said(name)?;
+            settled.push(name.to_owned());
+            Some(text)
         });
+        self.asked.extend(settled);
     }
 
     /// A state that waited joins the one that went on.
@@ -287,7 +286,8 @@ impl Machine<'_> {
             let mut round = |machine: &mut Machine<'_>, state: &mut State| {
                 let flow = machine.round(state, body)?;
                 if let (Some(step), Flow::On | Flow::Continue(1)) = (step, flow) {
-                    machine.number(state, step)?;
+                    // What the step sets is what it is for.
+                    let _ = machine.number(state, step)?;
                 }
                 Ok(flow)
             };

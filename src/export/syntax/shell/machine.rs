@@ -18,6 +18,8 @@ use super::run::Waiting;
 const MOST_STEPS: usize = 400_000;
 /// Bytes of values at the most that are made.
 const MOST_BYTES: usize = 16 << 20;
+/// Bytes of a file that is sourced, at the most.
+const LARGEST: usize = 1 << 20;
 /// Commands inside each other at the most, functions and files included.
 const DEEPEST: usize = 80;
 
@@ -139,20 +141,29 @@ impl<'a> Machine<'a> {
 
     /// The text of a file beside the script.
     pub fn beside(&self, name: &str) -> Result<String, String> {
-        self.given.beside.text(name)
+        let text = self.given.beside.text(name)?;
+        match text.len() > LARGEST {
+            true => Err("it is larger than any script".to_owned()),
+            false => Ok(text),
+        }
     }
 
     /// What somebody says that the environment has.
     pub fn given(&mut self, name: &str) -> Option<Text> {
         self.asked.insert(name.to_owned());
+        self.said(name)
+    }
+
+    /// The same where nobody asks.
+    pub fn said(&self, name: &str) -> Option<Text> {
         let value = self.given.environment.iter().rfind(|(known, _)| known == name)?;
         Some(Text::known(value.1.clone(), 0..0))
     }
 
     /// The variable `name`, where somebody says it.
     pub fn settled(&mut self, name: &str) -> Option<Text> {
-        let is_said = self.given.environment.iter().any(|(known, _)| known == name);
-        is_said.then(|| self.given(name)).flatten()
+        self.said(name)?;
+        self.given(name)
     }
 
     /// Sets a variable; what is not known of it is taken from what somebody says.

@@ -17,7 +17,7 @@ pub enum Choice<'a> {
 
 impl State {
     /// This state or `other`. `given` says what a variable is that somebody settled.
-    pub fn or(mut self, other: Self, choice: Choice<'_>, given: impl Fn(&str) -> Option<Text>) -> Self {
+    pub fn or(mut self, other: Self, choice: Choice<'_>, mut given: impl FnMut(&str) -> Option<Text>) -> Self {
         let names: BTreeSet<&Rc<str>> = self.variables.keys().chain(other.variables.keys()).collect();
         let mut changed = Vec::new();
         for name in names {

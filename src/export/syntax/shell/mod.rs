@@ -33,11 +33,11 @@ mod words;
 use std::rc::Rc;
 
 use super::SyntaxError;
-use crate::export::import::Beside;
+use crate::export::beside::Beside;
 use machine::Machine;
 use state::{Arguments, Item, Recorded, State, Variable};
 pub use state::Field;
-pub use value::{Cause, Causes, Text, What};
+pub use value::{Causes, Text, What};
 
 /// What a script finds outside of itself.
 #[derive(Clone, Copy, Debug)]
@@ -128,3 +128,6 @@ pub fn advice(names: &[String]) -> String {
         }
     }
 }
+
+#[cfg(test)]
+mod oracle;

@@ -168,7 +168,7 @@ impl Machine<'_> {
             Kind::If { arms, otherwise } => self.branches(state, arms, otherwise.as_ref(), command.at),
             Kind::For { name, words, body } => self.for_each(state, name, words.as_deref(), body, command.at),
             Kind::Count { first, condition, step, body } => {
-                self.number(state, first)?;
+                let _ = self.number(state, first)?;
                 self.repeat(state, super::flow::Condition::Number(condition), body, Some(step), command.at)
             }
             Kind::While { is_negated, condition, body } => {

@@ -164,6 +164,23 @@ impl Text {
         all
     }
 
+    /// What is known in its places, each with what is not known behind it.
+    pub fn shown(&self) -> Vec<(String, Option<Causes>)> {
+        let mut parts = vec![(String::new(), None)];
+        for piece in &self.pieces {
+            if let (Piece::Known { .. }, Some((_, Some(_)))) = (piece, parts.last()) {
+                parts.push((String::new(), None));
+            }
+            let Some(last) = parts.last_mut() else { continue };
+            match piece {
+                Piece::Known { text, .. } => last.0.push_str(text),
+                Piece::Unknown { causes, .. } => last.1 = Some(causes.clone()),
+                Piece::Either(either) => last.1 = Some(either.causes.clone()),
+            }
+        }
+        parts
+    }
+
     /// The text, or what it hangs on.
     pub fn settled(&self) -> Result<String, Causes> {
         self.text().ok_or_else(|| self.causes())
