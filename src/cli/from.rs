@@ -13,7 +13,8 @@ use crate::cluster;
 use crate::export::error::ImportError;
 use crate::export::import::{Left, is_run_by};
 use crate::export::{
-    Assumptions, Environment, Imported, ModelClue, Said, Reach, Runner, Scene, import, profile_like, profile_of,
+    Assumptions, Environment, Imported, ModelClue, Reach, Runner, Said, Scene, import, profile_like,
+    profile_of,
 };
 use crate::model::{self, Model, hugging_face};
 use crate::strategy::{Draft, Facts, Strategy, Workload};
@@ -135,6 +136,9 @@ fn load(typed: Typed, path: &Path, keys: Draft, said: Said) -> Result<Asked, Cli
         seq_len: typed.seq_len,
         typed: Some(&keys),
     })?;
+    if let Some(name) = &typed.model {
+        is_same_model(name, &model, &typed, &imported)?;
+    }
     let (runner, meaning) = (understood.runner, understood.meaning);
     if let Some(engine) = asked {
         is_run_by(&imported.path, runner, &engine.name)?;
@@ -205,6 +209,12 @@ fn model_of(typed: &Typed, imported: &Imported) -> Result<Model, CliError> {
     if let Some(name) = &typed.model {
         return Ok(model::load_with(name, typed.multi_token)?);
     }
+    let clue = imported.model()?;
+    made_of(clue, typed, imported)
+}
+
+/// The model that a file names or describes.
+fn made_of(clue: Option<ModelClue>, typed: &Typed, imported: &Imported) -> Result<Model, CliError> {
     let needed = |why: String| CliError {
         kind: Kind::Input,
         field: "model".to_owned(),
@@ -212,7 +222,7 @@ fn model_of(typed: &Typed, imported: &Imported) -> Result<Model, CliError> {
         message: format!("{why}: give MODEL, a preset's name or a config.json"),
         nearest: Vec::new(),
     };
-    match imported.model()? {
+    match clue {
         Some(ModelClue::Preset(name)) => Ok(model::load_with(name, typed.multi_token)?),
         Some(ModelClue::Config(config)) => {
             let name = format!("model of {}", imported.path);
@@ -227,6 +237,29 @@ fn model_of(typed: &Typed, imported: &Imported) -> Result<Model, CliError> {
         }
         None => Err(needed(format!("`{}` does not say the model", imported.path))),
     }
+}
+
+/// Parameters by which a model may differ from the file's and be it: rows that pad a vocabulary.
+const SAME_PARAMETERS: f64 = 0.02;
+
+/// That the model called `name` is the one that the file describes, where it describes one.
+fn is_same_model(name: &str, model: &Model, typed: &Typed, imported: &Imported) -> Result<(), CliError> {
+    let Ok(Some(clue)) = imported.model() else { return Ok(()) };
+    let Ok(own) = made_of(Some(clue), typed, imported) else { return Ok(()) };
+    let (said, given) = (own.parameter_count() as f64, model.parameter_count() as f64);
+    if own.blocks() == model.blocks() && (said - given).abs() <= SAME_PARAMETERS * said {
+        return Ok(());
+    }
+    let billions = |parameters: f64| format!("{:.2} billion parameters", parameters / 1e9);
+    let rule = format!(
+        "`{}` is for a model of {} blocks and {}, and this has {} and {}: leave it out, or give the file's",
+        imported.path,
+        own.blocks(),
+        billions(said),
+        model.blocks(),
+        billions(given)
+    );
+    Err(CliError { kind: Kind::Input, ..CliError::usage("model", name, rule) })
 }
 
 /// Warns of what was not understood, and of what is only near.

@@ -22,11 +22,12 @@ impl Environment {
                 rule: rule.to_owned(),
                 nearest: Vec::new(),
             };
-            let is_name = |name: &str| {
-                !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
-            };
+            let is_name =
+                |name: &str| !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
             let Some((name, value)) = text.split_once('=').filter(|(name, _)| is_name(name)) else {
-                return Err(refused("NAME=VALUE is needed: a variable, or the number of an argument of the script"));
+                return Err(refused(
+                    "NAME=VALUE is needed: a variable, or the number of an argument of the script",
+                ));
             };
             if list.iter().any(|(known, _)| known == name) {
                 return Err(refused("this variable is given twice"));
@@ -47,7 +48,8 @@ impl Environment {
     pub fn was_asked(&self, document: &Document) -> Result<(), ImportError> {
         let script = document.script.as_ref();
         for (name, value) in &self.list {
-            let asked: Vec<&str> = script.iter().flat_map(|script| &script.asked).map(String::as_str).collect();
+            let asked: Vec<&str> =
+                script.iter().flat_map(|script| &script.asked).map(String::as_str).collect();
             if asked.contains(&name.as_str()) {
                 continue;
             }

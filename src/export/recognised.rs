@@ -55,12 +55,12 @@ impl Source {
 
     /// Whether a setting of this name changes nothing that is predicted.
     pub fn is_idle(self, name: &str) -> bool {
-        let matches = |pattern: &&str| match pattern.strip_suffix('*') {
+        let matches = |pattern: &str| match pattern.strip_suffix('*') {
             Some(prefix) => name.starts_with(prefix),
-            None => name == **pattern,
+            None => name == pattern,
         };
         match self {
-            Self::Engine(target) => target.dialect.harmless().iter().any(|pattern| matches(&pattern)),
+            Self::Engine(target) => target.dialect.harmless().iter().any(|pattern| matches(pattern)),
             Self::Program(format) => {
                 let name = name.replace('-', "_");
                 format.keys().iter().any(|key| !matches!(key.role, Role::Read(_)) && key.name == name)

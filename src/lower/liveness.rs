@@ -184,6 +184,7 @@ fn compress(
             category: Category::Activations,
             saved: None,
             elements: 0,
+            part: None,
         });
         let op = |kind| {
             Op::Elementwise(Elementwise {

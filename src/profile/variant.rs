@@ -1,8 +1,8 @@
 //! An engine with its switches set: compiled, without master weights, with collectives that hide.
 
 use super::engine::{EngineProfile, MasterWeights, TypeRule, WideStream};
-use super::recomputed::RecomputedModule;
 use super::evidence::{Evidence, Sourced};
+use super::recomputed::RecomputedModule;
 
 impl EngineProfile {
     /// Its step is fused by a compiler.

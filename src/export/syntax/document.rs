@@ -150,16 +150,13 @@ impl Document {
 
     /// What `found` was called, and where it was said.
     pub fn origin(&self, found: &Found) -> Origin {
-        self.origins
-            .get(&found.path)
-            .cloned()
-            .unwrap_or_else(|| {
-                let place = match self.place_in_script(found) {
-                    Some((file, line)) => Place::File(file, line),
-                    None => Place::Line(self.line(found)),
-                };
-                Origin { path: found.path.clone(), place }
-            })
+        self.origins.get(&found.path).cloned().unwrap_or_else(|| {
+            let place = match self.place_in_script(found) {
+                Some((file, line)) => Place::File(file, line),
+                None => Place::Line(self.line(found)),
+            };
+            Origin { path: found.path.clone(), place }
+        })
     }
 
     /// The setting at `path`.

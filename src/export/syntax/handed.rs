@@ -89,7 +89,8 @@ impl Handed {
 
     fn hang(&mut self, path: &str, word: &Word<'_>, say: Say<'_>) {
         let causes = word.text.causes();
-        let presumed: Vec<String> = word.text.presumed.iter().filter_map(|cause| cause.name.clone()).collect();
+        let presumed: Vec<String> =
+            word.text.presumed.iter().filter_map(|cause| cause.name.clone()).collect();
         if !word.is_open && presumed.is_empty() {
             return;
         }
@@ -111,7 +112,8 @@ impl Handed {
 
     fn dashed(&mut self, word: &Word<'_>, is_many: bool, say: Say<'_>) {
         let shown = word.shown.as_str();
-        if let Some(name) = shown.strip_prefix("--").filter(|name| !name.is_empty() && !name.starts_with('$')) {
+        if let Some(name) = shown.strip_prefix("--").filter(|name| !name.is_empty() && !name.starts_with('$'))
+        {
             let (name, value) = match name.split_once('=') {
                 Some((name, value)) => (name, Some(value)),
                 None => (name, None),
@@ -140,7 +142,8 @@ impl Handed {
             self.takes_values = false;
             if !self.found.is_empty() && self.found.iter().all(|known| known.path != shown) {
                 let (entry, span) = (word.span.clone(), word.span.clone());
-                let found = Found { path: shown.to_owned(), value: Value::Bool(true), entry, span, is_open: true };
+                let found =
+                    Found { path: shown.to_owned(), value: Value::Bool(true), entry, span, is_open: true };
                 self.put(found, word, say);
             }
             return;

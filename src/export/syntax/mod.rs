@@ -128,4 +128,6 @@ fn line_of(text: &str, at: usize) -> usize {
 #[cfg(test)]
 mod attacks;
 #[cfg(test)]
+mod decided;
+#[cfg(test)]
 mod tests;

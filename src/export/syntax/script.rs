@@ -82,7 +82,8 @@ pub fn documents(
 
 /// The document among `documents` that says most of all that a command gets; without one, what variables hold.
 pub fn main(documents: Vec<Document>) -> Option<Document> {
-    let is_command = |document: &Document| document.script.as_ref().is_some_and(|script| script.line.is_some());
+    let is_command =
+        |document: &Document| document.script.as_ref().is_some_and(|script| script.line.is_some());
     // The first of several that say as much.
     documents.into_iter().rev().max_by_key(|document| (is_command(document), document.found.len()))
 }
@@ -112,7 +113,9 @@ impl Document {
 fn begins(word: &str, form: Form) -> bool {
     match form {
         Form::Dashes => word.starts_with("--"),
-        Form::Equals => word.split_once('=').is_some_and(|(name, _)| name.contains('.') || name.contains('_')),
+        Form::Equals => {
+            word.split_once('=').is_some_and(|(name, _)| name.contains('.') || name.contains('_'))
+        }
     }
 }
 
@@ -159,7 +162,9 @@ fn said(outcome: &Outcome, causes: &Causes) -> String {
             };
             let name = cause.name.clone().unwrap_or_default();
             match &cause.what {
-                What::Environment if name.chars().all(|c| c.is_ascii_digit()) => format!("argument ${name}{place}"),
+                What::Environment if name.chars().all(|c| c.is_ascii_digit()) => {
+                    format!("argument ${name}{place}")
+                }
                 What::Environment => format!("`{name}`, which the script does not set{place}"),
                 What::Output(text) => format!("what `{text}` writes{place}, and nothing is run"),
                 What::Outcome(text) => format!("{text}{place}, which is not known in this branch (if)"),

@@ -27,7 +27,10 @@ pub fn agrees(reader: &Reader<'_>, scene: &Scene<'_>) -> Result<(), ImportError>
     for (path, own) in sizes {
         let (Some(said), Some(own)) = (reader.count(path)?, own) else { continue };
         if said != own {
-            let rule = format!("{} has {own}: leave out MODEL, or give the one that the file is for", scene.model.name);
+            let rule = format!(
+                "{} has {own}: leave out MODEL, or give the one that the file is for",
+                scene.model.name
+            );
             return Err(reader.refused(path, rule).or(vec![own.to_string()]));
         }
     }

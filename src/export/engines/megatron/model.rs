@@ -222,7 +222,10 @@ fn experts(reader: &Reader<'_>) -> Result<Option<Experts>, ImportError> {
     let dense_blocks = match freq {
         None => Some(0),
         Some(value) => dense_blocks(value).ok_or_else(|| {
-            reader.refused("moe-layer-freq", "a whole number or a list of 0 and 1 such as ([0]*3+[1]*58) is needed")
+            reader.refused(
+                "moe-layer-freq",
+                "a whole number or a list of 0 and 1 such as ([0]*3+[1]*58) is needed",
+            )
         })?,
     };
     let inner = match inner {

@@ -1,7 +1,7 @@
 //! What arguments of Megatron-LM mean.
 
-use super::{agreement, layout, recompute};
 use super::write::PIPELINE_BEFORE_DATA;
+use super::{agreement, layout, recompute};
 use crate::export::error::ImportError;
 use crate::export::meaning::{Meaning, Scene};
 use crate::export::reader::{Reader, multiples};
@@ -48,8 +48,14 @@ const OTHER_MODELS: [(&str, &str); 13] = [
     ("heterogeneous-layers-config-encoded-json", "layers of different sizes are not modelled"),
     ("moe-latent-size", "experts on a narrower stream are not modelled"),
     ("enable-mhc-connections", "several residual streams are not modelled"),
-    ("encoder-num-layers", "models of an encoder and a decoder are not modelled; --num-layers is of a decoder"),
-    ("use-checkpoint-args", "the model is then that of a checkpoint: write its sizes, or give MODEL without it"),
+    (
+        "encoder-num-layers",
+        "models of an encoder and a decoder are not modelled; --num-layers is of a decoder",
+    ),
+    (
+        "use-checkpoint-args",
+        "the model is then that of a checkpoint: write its sizes, or give MODEL without it",
+    ),
     ("yaml-cfg", "arguments are then of another file: give that"),
 ];
 
@@ -406,7 +412,8 @@ fn recomputation(reader: &Reader<'_>, scene: &Scene<'_>, meaning: &mut Meaning) 
             (Some(false), Some(count)) => CheckpointEntry::First(u32::try_from(count).unwrap_or(u32::MAX)),
             (Some(true), Some(1)) => CheckpointEntry::Whole(CheckpointMode::Full),
             (Some(true), Some(_)) => {
-                let rule = "groups of layers that recompute as one are not modelled; layers by themselves are";
+                let rule =
+                    "groups of layers that recompute as one are not modelled; layers by themselves are";
                 return Err(reader.refused(count_path, rule).or(vec!["1".to_owned()]));
             }
             _ => {

@@ -55,7 +55,8 @@ pub fn modules(
     if recomputes.modules.contains(&RecomputedModule::LatentProjection)
         && !scene.model.layers().any(|layer| is_latent(&layer.kind))
     {
-        let rule = "mla_up_proj goes with --multi-latent-attention (core/transformer/transformer_config.py:1969)";
+        let rule =
+            "mla_up_proj goes with --multi-latent-attention (core/transformer/transformer_config.py:1969)";
         return Err(reader.refused(PATH, rule));
     }
     Ok(Some(recomputes))

@@ -36,8 +36,14 @@ const COUNTED: [&str; 2] =
 
 /// Settings of then that no setting of v0.2.2 says.
 pub const WITHOUT_A_NAME: [(&str, &str); 6] = [
-    ("experimental.pipeline_parallel_split_points", "cuts by hand are parallelism.module_fqns_per_model_part now"),
-    ("parallelism.pipeline_parallel_split_points", "cuts by hand are parallelism.module_fqns_per_model_part now"),
+    (
+        "experimental.pipeline_parallel_split_points",
+        "cuts by hand are parallelism.module_fqns_per_model_part now",
+    ),
+    (
+        "parallelism.pipeline_parallel_split_points",
+        "cuts by hand are parallelism.module_fqns_per_model_part now",
+    ),
     ("training.enable_float8_linear", "it is model.converters now"),
     ("float8.enable_float8_linear", "it is model.converters now"),
     ("training.data_parallel_type", "only FSDP2 is modelled"),
@@ -49,9 +55,7 @@ pub const NOTE: &str = "Names of 2024 are read as torchtitan's versions of then 
 
 /// `document` under the names of v0.2.2, if it has some of 2024; what it says under both stays as it is.
 pub fn renamed(document: &Document) -> Option<Document> {
-    let is_old = |path: &str| {
-        RENAMED.iter().any(|(old, _)| *old == path) || COUNTED.contains(&path)
-    };
+    let is_old = |path: &str| RENAMED.iter().any(|(old, _)| *old == path) || COUNTED.contains(&path);
     if !document.found.iter().any(|found| is_old(&found.path)) {
         return None;
     }
@@ -70,7 +74,8 @@ pub fn renamed(document: &Document) -> Option<Document> {
     if stages > 1 && document.get("parallelism.pipeline_parallel_microbatch_size").is_none() {
         let count = counted.as_ref().and_then(|(_, found)| found.value.as_u64()).unwrap_or(stages).max(1);
         if local.is_multiple_of(count) {
-            let said = counted.as_ref().map(|(_, found)| found).or(new.get("parallelism.pipeline_parallel_degree"));
+            let said =
+                counted.as_ref().map(|(_, found)| found).or(new.get("parallelism.pipeline_parallel_degree"));
             let origin = said.map(|found| new.origin(found)).unwrap_or_else(|| Origin {
                 path: COUNTED[0].to_owned(),
                 place: crate::export::syntax::Place::Default,

@@ -1,7 +1,7 @@
 //! v0.2.2: TOML.
 
-use super::old;
 use super::flavors::{self, Flavor, MODULE};
+use super::old;
 use super::{read, schedule_file, write};
 use crate::export::case::Case;
 use crate::export::check::Check;

@@ -127,7 +127,8 @@ fn whole(reader: &Reader<'_>) -> Result<(Target, Document), ImportError> {
 /// The settings of the TOML file called `name`.
 fn file(reader: &Reader<'_>, name: &str) -> Result<Document, ImportError> {
     let text = reader.companion(FILE)?.unwrap_or_default();
-    let read = Syntax::Toml.read(&text).map_err(|error| reader.refused(FILE, format!("`{name}`, {error}")))?;
+    let read =
+        Syntax::Toml.read(&text).map_err(|error| reader.refused(FILE, format!("`{name}`, {error}")))?;
     let mut document = Document::translated(Syntax::Toml);
     for found in &read.found {
         let place = Place::File(name.to_owned(), read.line(found));

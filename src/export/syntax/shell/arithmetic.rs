@@ -4,14 +4,25 @@
 #[derive(Clone, Debug)]
 pub enum Expression {
     Number(i64),
-    Variable { name: String, index: Option<Box<Self>> },
+    Variable {
+        name: String,
+        index: Option<Box<Self>>,
+    },
     Unary(char, Box<Self>),
     Binary(Binary, Box<Self>, Box<Self>),
     Choice(Box<Self>, Box<Self>, Box<Self>),
     /// `name = value`, or with an operator before the sign.
-    Assign { name: String, operator: Option<Binary>, value: Box<Self> },
+    Assign {
+        name: String,
+        operator: Option<Binary>,
+        value: Box<Self>,
+    },
     /// `name++` and its kin: what is added, and whether before the value is taken.
-    Step { name: String, by: i64, is_before: bool },
+    Step {
+        name: String,
+        by: i64,
+        is_before: bool,
+    },
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -150,7 +161,8 @@ impl Reader<'_> {
             let Some((sign, operator, strength)) = found.filter(|(.., strength)| *strength >= least) else {
                 return Ok(left);
             };
-            let is_assignment = rest[sign.len()..].starts_with('=') && !matches!(*sign, "==" | "!=" | "<=" | ">=");
+            let is_assignment =
+                rest[sign.len()..].starts_with('=') && !matches!(*sign, "==" | "!=" | "<=" | ">=");
             if is_assignment && !rest[sign.len()..].starts_with("==") {
                 return Ok(left);
             }

@@ -5,17 +5,20 @@ use super::tree::{Part, Word};
 /// Words that one may become.
 const MOST: usize = 4096;
 
-/// The words that the braces of `word` make of it; itself without any.
-pub fn expanded(word: &Word) -> Vec<Word> {
+/// The words that the braces of `word` make of it, itself without any; none where they are more than any command has.
+pub fn expanded(word: &Word) -> Option<Vec<Word>> {
     let mut done = Vec::new();
     let mut left = vec![word.clone()];
     while let Some(word) = left.pop() {
         match first(&word) {
-            Some(words) if done.len() + left.len() + words.len() <= MOST => left.extend(words.into_iter().rev()),
-            _ => done.push(word),
+            Some(words) if done.len() + left.len() + words.len() <= MOST => {
+                left.extend(words.into_iter().rev())
+            }
+            Some(_) => return None,
+            None => done.push(word),
         }
     }
-    done
+    Some(done)
 }
 
 /// The words that the first braces make.
@@ -61,7 +64,8 @@ fn at(word: &Word, index: usize, start: usize) -> Option<Vec<Word>> {
             cuts.iter().zip(ends).map(|((part, place), end)| between(word, (*part, place + 1), end)).collect()
         }
     };
-    let (before, after) = (between(word, (0, 0), (index, start)), between(word, (end.0, end.1 + 1), (word.parts.len(), 0)));
+    let (before, after) =
+        (between(word, (0, 0), (index, start)), between(word, (end.0, end.1 + 1), (word.parts.len(), 0)));
     let whole = |inside: Vec<Part>| {
         let parts = before.iter().cloned().chain(inside).chain(after.iter().cloned()).collect();
         Word { parts, span: word.span.clone() }
@@ -103,14 +107,17 @@ fn sequence(word: &Word, index: usize, start: usize, end: (usize, usize)) -> Opt
     }
     let step = step.map_or(Some(1), |step| step.parse::<i64>().ok())?.unsigned_abs().max(1);
     let letter = |text: &str| text.chars().next().filter(|c| c.is_ascii_alphabetic() && text.len() == 1);
-    let (bounds, are_letters) = match (first.parse::<i64>(), last.parse::<i64>(), letter(first), letter(last)) {
+    let (bounds, are_letters) = match (first.parse::<i64>(), last.parse::<i64>(), letter(first), letter(last))
+    {
         (Ok(first), Ok(last), ..) => ((first, last), false),
         (_, _, Some(first), Some(last)) => ((first as i64, last as i64), true),
         _ => return None,
     };
     let (low, high) = (bounds.0.min(bounds.1), bounds.0.max(bounds.1));
-    let count = usize::try_from(high.checked_sub(low)?.unsigned_abs() / step).ok().filter(|count| *count < MOST)?;
-    let is_padded = |text: &str| text.trim_start_matches('-').starts_with('0') && text.trim_start_matches('-').len() > 1;
+    let count =
+        usize::try_from(high.checked_sub(low)?.unsigned_abs() / step).ok().filter(|count| *count < MOST)?;
+    let is_padded =
+        |text: &str| text.trim_start_matches('-').starts_with('0') && text.trim_start_matches('-').len() > 1;
     let width = if is_padded(first) || is_padded(last) { first.len().max(last.len()) } else { 0 };
     let step = i64::try_from(step).ok()?;
     let number = |index: usize| {

@@ -20,10 +20,13 @@ impl Machine<'_> {
         let at = command.at;
         let words = &fields[1..];
         let mut status = Truth::known(true);
-        let number = |words: &[Field]| words.first().and_then(Field::known).and_then(|word| word.parse::<usize>().ok());
+        let number = |words: &[Field]| {
+            words.first().and_then(Field::known).and_then(|word| word.parse::<usize>().ok())
+        };
         match name {
-            ":" | "true" | "wait" | "trap" | "ulimit" | "sleep" | "cd" | "pushd" | "popd" | "mkdir" | "umask"
-            | "alias" | "unalias" | "shopt" | "hash" | "disown" | "clear" | "date" | "hostname" | "module"
+            ":" | "true" | "wait" | "trap" | "ulimit" | "sleep" | "cd" | "pushd" | "popd" | "mkdir"
+            | "umask" | "alias" | "unalias" | "shopt" | "hash" | "disown" | "clear" | "date" | "hostname"
+            | "module"
                 if state.output.is_none() => {}
             ":" | "true" | "cd" | "pushd" | "popd" | "wait" | "trap" | "mkdir" => {}
             "false" => status = Truth::known(false),
@@ -71,7 +74,8 @@ impl Machine<'_> {
                 let what = What::Output(name.to_owned());
                 let causes = Causes::of(Cause { name: None, what, at });
                 let names = words.iter().filter_map(Field::known).filter(|word| !word.starts_with('-'));
-                let names: Vec<String> = names.filter(|word| word.chars().all(super::parameters::is_name)).collect();
+                let names: Vec<String> =
+                    names.filter(|word| word.chars().all(super::parameters::is_name)).collect();
                 let text = match command.redirects.as_slice() {
                     [Redirect::HereString(word)] if names.len() == 1 => self.text(state, word)?,
                     _ => Text::unknown(causes.clone(), at..at),
@@ -79,7 +83,8 @@ impl Machine<'_> {
                 for name in names {
                     self.assign(state, &name, Variable::Scalar(text.clone()));
                 }
-                status = Truth::Unknown(causes);
+                let has_line = matches!(command.redirects.as_slice(), [Redirect::HereString(_)]);
+                status = if has_line { Truth::known(true) } else { Truth::Unknown(causes) };
             }
             "source" | "." => return self.source(state, words, at).map(Some),
             "eval" => return self.eval(state, words, at).map(Some),
@@ -188,7 +193,8 @@ impl Machine<'_> {
         let has = |flag: char| known.iter().any(|word| word.starts_with('-') && word.contains(flag));
         let is_local = matches!(name, "local" | "declare" | "typeset") && !has('g');
         for word in known.iter().filter(|word| !word.starts_with('-')) {
-            let (name, value) = word.split_once('=').map_or((word.as_str(), None), |(name, value)| (name, Some(value)));
+            let (name, value) =
+                word.split_once('=').map_or((word.as_str(), None), |(name, value)| (name, Some(value)));
             if is_local {
                 state.hide(name);
             }
@@ -225,7 +231,8 @@ impl Machine<'_> {
             }
             self.assignment(state, assignment)?;
             if has('i')
-                && let Some(text) = state.variables.get(assignment.name.as_str()).and_then(|variable| variable.first())
+                && let Some(text) =
+                    state.variables.get(assignment.name.as_str()).and_then(|variable| variable.first())
                 && let Some(known) = text.text()
                 && let Ok((number, presumed)) = self.computed(state, &known, &assignment.span)?
             {
@@ -249,7 +256,7 @@ impl Machine<'_> {
                 None => return,
             },
         };
-        state.arguments = Arguments { list: list.iter().map(Field::text).collect(), are_given: true };
+        state.arguments = Arguments { list: list.iter().map(Field::value).collect(), are_given: true };
     }
 
     /// Programs that make text of their words.
@@ -284,7 +291,12 @@ impl Machine<'_> {
             ("basename", [path]) => Some(base(path).to_owned()),
             ("basename", [path, end]) => {
                 let name = base(path);
-                Some(name.strip_suffix(end.as_str()).filter(|rest| !rest.is_empty()).unwrap_or(name).to_owned())
+                Some(
+                    name.strip_suffix(end.as_str())
+                        .filter(|rest| !rest.is_empty())
+                        .unwrap_or(name)
+                        .to_owned(),
+                )
             }
             ("dirname", [path]) => Some(match path.trim_end_matches('/').rsplit_once('/') {
                 Some(("", _)) => "/".to_owned(),

@@ -7,7 +7,8 @@ use super::super::SyntaxError;
 use super::parameters::is_name;
 use super::scan::{Parser, Pending};
 use super::tree::{
-    AndOr, Argument, Assigned, Assignment, Command, Element, Join, Kind, List, Part, Pipeline, Redirect, Simple,
+    AndOr, Argument, Assigned, Assignment, Command, Element, Join, Kind, List, Part, Pipeline, Redirect,
+    Simple,
 };
 
 /// Words that end a list where a command could begin.
@@ -22,7 +23,10 @@ impl Parser<'_> {
         let mut list = Vec::new();
         loop {
             self.lines()?;
-            while self.rest().starts_with(';') && !self.rest().starts_with(";;") && !self.rest().starts_with(";&") {
+            while self.rest().starts_with(';')
+                && !self.rest().starts_with(";;")
+                && !self.rest().starts_with(";&")
+            {
                 self.next();
                 self.lines()?;
             }

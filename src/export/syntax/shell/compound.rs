@@ -196,7 +196,8 @@ impl Parser<'_> {
             return Ok(test);
         }
         let bare = self.bare();
-        let is_unary = bare.len() == 2 && bare.starts_with('-') && bare.ends_with(|c: char| c.is_ascii_alphabetic());
+        let is_unary =
+            bare.len() == 2 && bare.starts_with('-') && bare.ends_with(|c: char| c.is_ascii_alphabetic());
         if is_unary {
             let sign = bare.to_owned();
             self.at += sign.len();

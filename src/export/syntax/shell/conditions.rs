@@ -63,7 +63,8 @@ impl Machine<'_> {
             true => regular::plain(&expression),
             false => expression,
         };
-        let found = regular::is_match(&expression, &known).map_err(|reason| self.error(word.span.start, reason))?;
+        let found =
+            regular::is_match(&expression, &known).map_err(|reason| self.error(word.span.start, reason))?;
         self.step(word.span.start, 1 + known.len() / 16)?;
         Ok(Truth::known(found).presuming(&presumed))
     }
@@ -81,7 +82,13 @@ impl Machine<'_> {
         }
     }
 
-    fn any(&mut self, state: &mut State, words: &[Text], place: &mut usize, at: usize) -> Result<Truth, SyntaxError> {
+    fn any(
+        &mut self,
+        state: &mut State,
+        words: &[Text],
+        place: &mut usize,
+        at: usize,
+    ) -> Result<Truth, SyntaxError> {
         let mut truth = self.all(state, words, place, at)?;
         while word(words, *place) == "-o" {
             *place += 1;
@@ -91,7 +98,13 @@ impl Machine<'_> {
         Ok(truth)
     }
 
-    fn all(&mut self, state: &mut State, words: &[Text], place: &mut usize, at: usize) -> Result<Truth, SyntaxError> {
+    fn all(
+        &mut self,
+        state: &mut State,
+        words: &[Text],
+        place: &mut usize,
+        at: usize,
+    ) -> Result<Truth, SyntaxError> {
         let mut truth = self.one(state, words, place, at)?;
         while word(words, *place) == "-a" {
             *place += 1;
@@ -101,7 +114,13 @@ impl Machine<'_> {
         Ok(truth)
     }
 
-    fn one(&mut self, state: &mut State, words: &[Text], place: &mut usize, at: usize) -> Result<Truth, SyntaxError> {
+    fn one(
+        &mut self,
+        state: &mut State,
+        words: &[Text],
+        place: &mut usize,
+        at: usize,
+    ) -> Result<Truth, SyntaxError> {
         let left = words.len() - *place;
         let (first, second) = (word(words, *place), word(words, *place + 1));
         let is_binary = left >= 3 && (BINARY.contains(&second.as_str()));
@@ -127,7 +146,10 @@ impl Machine<'_> {
             let span = Word { parts: Vec::new(), span: at..at };
             return self.compared(state, text, &sign, right, &span);
         }
-        let is_unary = left >= 2 && first.len() == 2 && first.starts_with('-') && !matches!(second.as_str(), "-a" | "-o");
+        let is_unary = left >= 2
+            && first.len() == 2
+            && first.starts_with('-')
+            && !matches!(second.as_str(), "-a" | "-o");
         if is_unary {
             *place += 2;
             return Ok(self.unary(state, &first, &words[*place - 1], at));
@@ -185,7 +207,8 @@ impl Machine<'_> {
                 return Ok(Truth::Unknown(Causes::of(Cause { name: None, what, at: word.span.start })));
             }
             _ => {
-                let (one, other) = (self.computed(state, &one, &word.span)?, self.computed(state, &other, &word.span)?);
+                let (one, other) =
+                    (self.computed(state, &one, &word.span)?, self.computed(state, &other, &word.span)?);
                 let ((one, first), (other, second)) = match (one, other) {
                     (Ok(one), Ok(other)) => (one, other),
                     (Err(causes), _) | (_, Err(causes)) => return Ok(Truth::Unknown(causes)),

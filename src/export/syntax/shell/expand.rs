@@ -13,13 +13,22 @@ use super::value::{Cause, Causes, Piece, Place, Text, What};
 /// The value of an expansion.
 pub enum Value {
     Text(Text),
+    /// What stands behind the sign of a default, and what is presumed for it.
+    Word(Word, Causes),
     /// Elements, each a word of its own in quotes unless `is_joined`.
-    Items { items: Vec<Item>, is_joined: bool },
+    Items {
+        items: Vec<Item>,
+        is_joined: bool,
+    },
 }
 
 impl Machine<'_> {
     /// The words that `arguments` stand for; assignments among them are left out.
-    pub fn argument_fields(&mut self, state: &mut State, arguments: &[Argument]) -> Result<Vec<Field>, SyntaxError> {
+    pub fn argument_fields(
+        &mut self,
+        state: &mut State,
+        arguments: &[Argument],
+    ) -> Result<Vec<Field>, SyntaxError> {
         let mut fields = Vec::new();
         for argument in arguments {
             if let Argument::Word(word) = argument {
@@ -36,11 +45,13 @@ impl Machine<'_> {
         word: &Word,
         fields: &mut Vec<Field>,
     ) -> Result<(), SyntaxError> {
-        for word in brace::expanded(word) {
+        let words = brace::expanded(word)
+            .ok_or_else(|| self.error(word.span.start, "its braces make more words than any command has"))?;
+        for word in words {
             let separators = self.separators(state);
             let mut segments = Vec::new();
             for part in &word.parts {
-                self.segments(state, part, &mut segments)?;
+                self.segments(state, part, false, &mut segments)?;
             }
             for segment in &segments {
                 if let Segment::Piece { piece, .. } = segment {
@@ -59,7 +70,11 @@ impl Machine<'_> {
             let text = match part {
                 Part::Double(parts) => {
                     let inside = Word { parts: parts.clone(), span: word.span.clone() };
-                    self.text(state, &inside)?.with_quotes(true)
+                    let text = self.text(state, &inside)?.with_quotes(true);
+                    // Nothing in quotes is a word too.
+                    let nothing =
+                        || Piece::Known { text: String::new(), place: Place::default(), is_quoted: true };
+                    if text.pieces.is_empty() { Text { pieces: vec![nothing()], ..text } } else { text }
                 }
                 _ => self.part_text(state, part)?,
             };
@@ -81,6 +96,9 @@ impl Machine<'_> {
             Part::Double(_) => Text::default(),
             Part::Parameter(parameter) => match self.parameter(state, parameter)? {
                 Value::Text(text) => text.placed(&parameter.span),
+                Value::Word(word, presumed) => {
+                    self.deeper(word.span.start, |machine| machine.text(state, &word))?.presuming(&presumed)
+                }
                 Value::Items { items, .. } => self.joined(state, &items, &parameter.span),
             },
             Part::Command { list, span, text } => self.substitution(state, list, span, text)?.placed(span),
@@ -110,18 +128,35 @@ impl Machine<'_> {
         set.and_then(|text| text.text()).unwrap_or_else(|| " \t\n".to_owned())
     }
 
-    fn segments(&mut self, state: &mut State, part: &Part, segments: &mut Vec<Segment>) -> Result<(), SyntaxError> {
+    /// What `part` is made of; `is_expanded` where it stands in an expansion, so that its own text is split.
+    fn segments(
+        &mut self,
+        state: &mut State,
+        part: &Part,
+        is_expanded: bool,
+        segments: &mut Vec<Segment>,
+    ) -> Result<(), SyntaxError> {
         if let Part::Double(parts) = part {
             return self.quoted(state, parts, segments);
         }
-        if let Part::Parameter(parameter) = part
-            && let Value::Items { items, .. } = self.peek_items(state, parameter)?
-        {
-            segments.push(Segment::Items { items, is_quoted: false });
-            return Ok(());
-        }
-        let splits = !matches!(part, Part::Text { .. } | Part::Process { .. });
-        let text = self.part_text(state, part)?;
+        let text = match part {
+            Part::Parameter(parameter) => match self.parameter(state, parameter)? {
+                Value::Items { items, .. } => {
+                    segments.push(Segment::Items { items, is_quoted: false });
+                    return Ok(());
+                }
+                Value::Word(word, presumed) => {
+                    segments.push(Segment::Presumed(presumed));
+                    return self.deeper(word.span.start, |machine| {
+                        let mut parts = word.parts.iter();
+                        parts.try_for_each(|part| machine.segments(state, part, true, segments))
+                    });
+                }
+                Value::Text(text) => text.placed(&parameter.span),
+            },
+            _ => self.part_text(state, part)?,
+        };
+        let splits = is_expanded || !matches!(part, Part::Text { .. } | Part::Process { .. });
         segments.push(Segment::Presumed(text.presumed.clone()));
         let piece = |piece: Piece| {
             let is_quoted = matches!(piece, Piece::Known { is_quoted: true, .. });
@@ -132,35 +167,47 @@ impl Machine<'_> {
     }
 
     /// What stands in double quotes, which is a word even where it is empty, but for lists without elements.
-    fn quoted(&mut self, state: &mut State, parts: &[Part], segments: &mut Vec<Segment>) -> Result<(), SyntaxError> {
-        let is_list = |part: &Part| match part {
+    fn quoted(
+        &mut self,
+        state: &mut State,
+        parts: &[Part],
+        segments: &mut Vec<Segment>,
+    ) -> Result<(), SyntaxError> {
+        let may_be_none = |part: &Part| match part {
             Part::Parameter(parameter) => is_separate(parameter),
+            // It says so itself.
+            Part::Double(_) => true,
             _ => false,
         };
-        if parts.is_empty() || !parts.iter().all(is_list) {
+        if parts.is_empty() || !parts.iter().all(may_be_none) {
             segments.push(Segment::Empty);
         }
         for part in parts {
-            if let Part::Parameter(parameter) = part
-                && is_separate(parameter)
-                && let Value::Items { items, is_joined: false } = self.peek_items(state, parameter)?
-            {
-                segments.push(Segment::Items { items, is_quoted: true });
-                continue;
-            }
-            let text = self.part_text(state, part)?.with_quotes(true);
+            let text = match part {
+                Part::Parameter(parameter) => match self.parameter(state, parameter)? {
+                    Value::Items { items, is_joined: false } if is_separate(parameter) => {
+                        segments.push(Segment::Items { items, is_quoted: true });
+                        continue;
+                    }
+                    Value::Items { items, .. } => self.joined(state, &items, &parameter.span),
+                    Value::Word(word, presumed) => {
+                        segments.push(Segment::Presumed(presumed));
+                        self.deeper(word.span.start, |machine| machine.quoted(state, &word.parts, segments))?;
+                        continue;
+                    }
+                    Value::Text(text) => text.placed(&parameter.span),
+                },
+                Part::Double(parts) => {
+                    self.quoted(state, parts, segments)?;
+                    continue;
+                }
+                _ => self.part_text(state, part)?,
+            };
+            let text = text.with_quotes(true);
             segments.push(Segment::Presumed(text.presumed.clone()));
             segments.extend(text.pieces.into_iter().map(|piece| Segment::Piece { piece, splits: false }));
         }
         Ok(())
-    }
-
-    /// The elements of a parameter that is a list, and nothing of others.
-    fn peek_items(&mut self, state: &mut State, parameter: &Parameter) -> Result<Value, SyntaxError> {
-        match is_list(parameter) {
-            true => self.parameter(state, parameter),
-            false => Ok(Value::Text(Text::default())),
-        }
     }
 
     /// What a command writes, as far as it is known without running one.
@@ -198,7 +245,8 @@ impl Machine<'_> {
 /// Whether a parameter stands for elements.
 pub fn is_list(parameter: &Parameter) -> bool {
     !matches!(parameter.operator, super::tree::Operator::Length)
-        && (matches!(parameter.subscript, Some(Subscript::All { .. })) || matches!(parameter.name.as_str(), "@" | "*"))
+        && (matches!(parameter.subscript, Some(Subscript::All { .. }))
+            || matches!(parameter.name.as_str(), "@" | "*"))
 }
 
 /// Whether its elements are words of their own in quotes.

@@ -45,7 +45,10 @@ impl Machine<'_> {
             self.waiting.truncate(marks);
             self.notes = notes;
             // A script that ends where something is not given is not run so.
-            if first_flow == Flow::Exit && second_flow != Flow::Exit && state.recorded.len() <= second.recorded.len() {
+            if first_flow == Flow::Exit
+                && second_flow != Flow::Exit
+                && state.recorded.len() <= second.recorded.len()
+            {
                 *state = second;
                 return Ok(second_flow);
             }
@@ -183,7 +186,13 @@ impl Machine<'_> {
     }
 
     /// Runs the first of `arms`, and what it goes on to.
-    fn arm(&mut self, state: &mut State, text: &Text, arms: &[CaseArm], at: usize) -> Result<Flow, SyntaxError> {
+    fn arm(
+        &mut self,
+        state: &mut State,
+        text: &Text,
+        arms: &[CaseArm],
+        at: usize,
+    ) -> Result<Flow, SyntaxError> {
         let mut arms = arms;
         while let [arm, rest @ ..] = arms {
             let flow = self.list(state, &arm.body)?;
@@ -214,9 +223,14 @@ impl Machine<'_> {
             }
             None => {
                 let list = state.arguments.list.iter().cloned();
-                fields.extend(list.map(|text| super::state::Field::One { text, span: at..at, is_many: false }));
+                fields.extend(list.map(|text| super::state::Field::One {
+                    text,
+                    span: at..at,
+                    is_many: false,
+                }));
             }
         }
+        state.status = Truth::known(true);
         for field in fields {
             let (text, is_open) = match &field {
                 super::state::Field::One { text, is_many, .. } => (text.clone(), *is_many),
@@ -250,7 +264,9 @@ impl Machine<'_> {
         for waiting in self.waiting.split_off(marks) {
             match waiting.flow {
                 Flow::Continue(1) | Flow::Break(1) => self.rejoin(state, waiting),
-                Flow::Continue(more) => self.waiting.push(Waiting { flow: Flow::Continue(more - 1), ..waiting }),
+                Flow::Continue(more) => {
+                    self.waiting.push(Waiting { flow: Flow::Continue(more - 1), ..waiting })
+                }
                 Flow::Break(more) => self.waiting.push(Waiting { flow: Flow::Break(more - 1), ..waiting }),
                 _ => self.waiting.push(waiting),
             }
@@ -266,6 +282,7 @@ impl Machine<'_> {
         step: Option<&Word>,
         at: usize,
     ) -> Result<Flow, SyntaxError> {
+        let mut status = Truth::known(true);
         loop {
             self.step(at, 1)?;
             let truth = match condition {
@@ -293,15 +310,20 @@ impl Machine<'_> {
             };
             let (flow, goes_on) = match truth {
                 Truth::Known { holds: true, .. } => (round(self, state)?, true),
-                Truth::Known { holds: false, presumed } if presumed.is_empty() => return Ok(Flow::On),
+                Truth::Known { holds: false, presumed } if presumed.is_empty() => {
+                    state.status = status;
+                    return Ok(Flow::On);
+                }
                 Truth::Known { holds: false, presumed } => {
                     // What the loop would set hangs on what is not given.
                     let truth = Truth::known(false).presuming(&presumed);
                     self.branch(state, truth, at, &mut round, &mut |_, _| Ok(Flow::On))?;
+                    state.status = status;
                     return Ok(Flow::On);
                 }
                 Truth::Unknown(causes) => (self.uncounted(state, causes, at, &mut round)?, false),
             };
+            status = state.status.clone();
             match flow {
                 Flow::On | Flow::Continue(1) if goes_on => {}
                 Flow::On | Flow::Continue(1) | Flow::Break(1) => return Ok(Flow::On),

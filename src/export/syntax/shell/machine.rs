@@ -7,12 +7,12 @@ use std::ops::Range;
 use std::rc::Rc;
 
 use super::super::{SyntaxError, line_of};
+use super::run::Waiting;
 use super::scan::Parser;
 use super::state::{State, Variable};
 use super::tree::List;
 use super::value::{Causes, Text};
 use super::{Part, Surroundings};
-use super::run::Waiting;
 
 /// Steps at the most: commands, rounds of loops, and what copies of states take.
 const MOST_STEPS: usize = 400_000;
@@ -85,7 +85,9 @@ impl<'a> Machine<'a> {
     pub fn step(&mut self, at: usize, steps: usize) -> Result<(), SyntaxError> {
         self.steps += steps;
         match self.steps > MOST_STEPS {
-            true => Err(self.error(at, "the script does not come to an end here in as many steps as are taken")),
+            true => {
+                Err(self.error(at, "the script does not come to an end here in as many steps as are taken"))
+            }
             false => Ok(()),
         }
     }
@@ -136,7 +138,8 @@ impl<'a> Machine<'a> {
     /// The commands of a text that stands in no file as it is, but comes of what is at `span`.
     pub fn made(&self, text: &str, span: Range<usize>) -> Result<List, SyntaxError> {
         let mut parser = Parser::new(text, 0, Some(span.clone()));
-        whole(&mut parser).map_err(|error| self.error(span.start, format!("what runs here is no script: {error}")))
+        whole(&mut parser)
+            .map_err(|error| self.error(span.start, format!("what runs here is no script: {error}")))
     }
 
     /// The text of a file beside the script.
@@ -191,10 +194,12 @@ impl<'a> Machine<'a> {
             .filter_map(|(name, value)| Some((name.parse().ok()?, value.clone())))
             .collect();
         let most = numbers.keys().last().copied().unwrap_or(0).min(64);
-        (1..=most).map(|number| {
-            self.asked.insert(number.to_string());
-            Text::known(numbers.get(&number).cloned().unwrap_or_default(), 0..0)
-        }).collect()
+        (1..=most)
+            .map(|number| {
+                self.asked.insert(number.to_string());
+                Text::known(numbers.get(&number).cloned().unwrap_or_default(), 0..0)
+            })
+            .collect()
     }
 }
 
@@ -207,7 +212,8 @@ fn renamed(text: Text, name: &str) -> Text {
         }
         Piece::Either(either) => {
             let Either { one, other, causes } = &*either;
-            let either = Either { one: one.clone(), other: other.clone(), causes: causes.clone().named(name) };
+            let either =
+                Either { one: one.clone(), other: other.clone(), causes: causes.clone().named(name) };
             Piece::Either(Rc::new(either))
         }
         known @ Piece::Known { .. } => known,

@@ -17,7 +17,12 @@ pub enum Choice<'a> {
 
 impl State {
     /// This state or `other`. `given` says what a variable is that somebody settled.
-    pub fn or(mut self, other: Self, choice: Choice<'_>, mut given: impl FnMut(&str) -> Option<Text>) -> Self {
+    pub fn or(
+        mut self,
+        other: Self,
+        choice: Choice<'_>,
+        mut given: impl FnMut(&str) -> Option<Text>,
+    ) -> Self {
         let names: BTreeSet<&Rc<str>> = self.variables.keys().chain(other.variables.keys()).collect();
         let mut changed = Vec::new();
         for name in names {
@@ -50,7 +55,12 @@ impl State {
             self.status = Truth::Unknown(causes.clone());
             // Which arguments there are is not known where their number differs.
             let is_same = self.arguments.list.len() == other.arguments.list.len()
-                && self.arguments.list.iter().zip(&other.arguments.list).all(|(one, other)| one.is_same(other));
+                && self
+                    .arguments
+                    .list
+                    .iter()
+                    .zip(&other.arguments.list)
+                    .all(|(one, other)| one.is_same(other));
             if !is_same {
                 self.arguments = super::state::Arguments::default();
             }

@@ -35,8 +35,8 @@ use std::rc::Rc;
 use super::SyntaxError;
 use crate::export::beside::Beside;
 use machine::Machine;
-use state::{Arguments, Item, Recorded, State, Variable};
 pub use state::Field;
+use state::{Arguments, Item, Recorded, State, Variable};
 pub use value::{Causes, Text, What};
 
 /// What a script finds outside of itself.
@@ -94,7 +94,8 @@ pub fn run(text: &str, surroundings: &Surroundings<'_>) -> Result<Outcome, Synta
     state.arguments = Arguments { are_given: !arguments.is_empty(), list: arguments };
     machine.list(&mut state, &list)?;
     let is_own = |name: &str| !matches!(name, "IFS" | "OPTARG" | "OPTIND");
-    let variables = state.variables.iter().filter(|(name, _)| is_own(name)).map(|(_, variable)| held(variable));
+    let variables =
+        state.variables.iter().filter(|(name, _)| is_own(name)).map(|(_, variable)| held(variable));
     Ok(Outcome {
         variables: variables.filter(|fields| !fields.is_empty()).collect(),
         commands: state.recorded,
@@ -108,7 +109,8 @@ pub fn run(text: &str, surroundings: &Surroundings<'_>) -> Result<Outcome, Synta
 fn held(variable: &Variable) -> Vec<Field> {
     let items = match variable {
         Variable::Scalar(text) => {
-            let pieces = text.pieces.iter().cloned().map(|piece| split::Segment::Piece { piece, splits: true });
+            let pieces =
+                text.pieces.iter().cloned().map(|piece| split::Segment::Piece { piece, splits: true });
             let presumed = split::Segment::Presumed(text.presumed.clone());
             return split::split([presumed].into_iter().chain(pieces).collect(), &(0..0), " \t\n");
         }

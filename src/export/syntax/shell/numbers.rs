@@ -44,7 +44,11 @@ impl Machine<'_> {
         self.evaluate(&mut Place { state, span, depth: 0 }, &expression)
     }
 
-    fn evaluate(&mut self, place: &mut Place<'_, '_>, expression: &Expression) -> Result<Number, SyntaxError> {
+    fn evaluate(
+        &mut self,
+        place: &mut Place<'_, '_>,
+        expression: &Expression,
+    ) -> Result<Number, SyntaxError> {
         self.step(place.span.start, 1)?;
         let plain = |number| Ok(Ok((number, Causes::default())));
         match expression {
@@ -130,7 +134,8 @@ impl Machine<'_> {
     ) -> Result<Number, SyntaxError> {
         match (left, right) {
             (Ok((left, one)), Ok((right, other))) => {
-                let number = apply(operator, left, right).map_err(|reason| self.error(place.span.start, reason))?;
+                let number =
+                    apply(operator, left, right).map_err(|reason| self.error(place.span.start, reason))?;
                 Ok(Ok((number, one.and(&other))))
             }
             (Err(one), Err(other)) => Ok(Err(one.and(&other))),

@@ -46,7 +46,8 @@ impl Parser<'_> {
 
     fn braced(&mut self, start: usize, is_double: bool) -> Result<Part, SyntaxError> {
         let rest = self.rest();
-        let is_special = |text: &str| text.starts_with(['}', ':', '-', '+', '=', '?', '%']) || text.is_empty();
+        let is_special =
+            |text: &str| text.starts_with(['}', ':', '-', '+', '=', '?', '%']) || text.is_empty();
         let is_length = rest.starts_with('#') && !is_special(&rest[1..]);
         let is_indirect = rest.starts_with('!') && !is_special(&rest[1..]);
         self.at += usize::from(is_length || is_indirect);

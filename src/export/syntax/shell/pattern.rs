@@ -98,7 +98,8 @@ fn one_of(letters: &[(char, bool)]) -> Option<(Token, usize)> {
             return Some((Token::OneOf { is_negated, ranges, classes }, at + 1));
         }
         if first == '[' && letter(at + 1) == Some(':') {
-            let name: String = letters[at + 2..].iter().map(|(letter, _)| *letter).take_while(|c| *c != ':').collect();
+            let name: String =
+                letters[at + 2..].iter().map(|(letter, _)| *letter).take_while(|c| *c != ':').collect();
             classes.push(class(&name)?);
             at += name.len() + 4;
         } else if letter(at + 1) == Some('-') && letter(at + 2).is_some_and(|last| last != ']') {

@@ -7,7 +7,10 @@ const MOST: usize = 2000;
 enum Node {
     Is(char),
     Any,
-    OneOf { is_negated: bool, ranges: Vec<(char, char)> },
+    OneOf {
+        is_negated: bool,
+        ranges: Vec<(char, char)>,
+    },
     Start,
     End,
     Sequence(Vec<Node>),
@@ -18,7 +21,8 @@ enum Node {
 
 /// The expression that is `text` and nothing else.
 pub fn plain(text: &str) -> String {
-    let escaped = |letter: char| if letter.is_alphanumeric() { letter.to_string() } else { format!("\\{letter}") };
+    let escaped =
+        |letter: char| if letter.is_alphanumeric() { letter.to_string() } else { format!("\\{letter}") };
     text.chars().map(escaped).collect()
 }
 
@@ -122,7 +126,8 @@ impl Parser<'_> {
                 return Some(Node::OneOf { is_negated, ranges });
             }
             if first == '[' && self.peek() == Some(':') {
-                let rest: String = self.letters[self.at + 1..].iter().take_while(|letter| **letter != ':').collect();
+                let rest: String =
+                    self.letters[self.at + 1..].iter().take_while(|letter| **letter != ':').collect();
                 ranges.extend(match rest.as_str() {
                     "digit" => vec![('0', '9')],
                     "alpha" => vec![('a', 'z'), ('A', 'Z')],
@@ -133,7 +138,11 @@ impl Parser<'_> {
                 self.at += rest.len() + 3;
                 continue;
             }
-            let last = self.letters.get(self.at + 1).copied().filter(|last| self.peek() == Some('-') && *last != ']');
+            let last = self
+                .letters
+                .get(self.at + 1)
+                .copied()
+                .filter(|last| self.peek() == Some('-') && *last != ']');
             if last.is_some() {
                 self.at += 2;
             }
@@ -210,7 +219,8 @@ fn compile(node: &Node, states: &mut Vec<State>) -> Option<()> {
 fn found(states: &[State], text: &[char]) -> bool {
     let mut live = vec![false; states.len()];
     for at in 0..=text.len() {
-        let mut todo: Vec<usize> = live.iter().enumerate().filter(|(_, is)| **is).map(|(state, _)| state).collect();
+        let mut todo: Vec<usize> =
+            live.iter().enumerate().filter(|(_, is)| **is).map(|(state, _)| state).collect();
         // A match may begin anywhere.
         todo.push(0);
         let mut seen = vec![false; states.len()];

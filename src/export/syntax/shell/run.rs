@@ -46,7 +46,11 @@ impl Machine<'_> {
         }
     }
 
-    fn joined_pipelines(&mut self, state: &mut State, rest: &[(Join, Pipeline)]) -> Result<Flow, SyntaxError> {
+    fn joined_pipelines(
+        &mut self,
+        state: &mut State,
+        rest: &[(Join, Pipeline)],
+    ) -> Result<Flow, SyntaxError> {
         let mut rest = rest;
         while let [(join, pipeline), more @ ..] = rest {
             rest = more;
@@ -142,7 +146,9 @@ impl Machine<'_> {
         let span = command.at..command.at;
         match self.computed(state, known.trim(), &span)? {
             Ok((number, presumed)) => {
-                state.write(Text::known(format!("{number}\n"), span).presuming(&presumed).presuming(&input.presumed));
+                state.write(
+                    Text::known(format!("{number}\n"), span).presuming(&presumed).presuming(&input.presumed),
+                );
             }
             Err(causes) => state.write(Text::unknown(causes, span)),
         }
@@ -151,7 +157,10 @@ impl Machine<'_> {
 
     pub fn command(&mut self, state: &mut State, command: &Command) -> Result<Flow, SyntaxError> {
         self.step(command.at, 1)?;
-        let hides = command.redirects.iter().any(|redirect| matches!(redirect, Redirect::File { takes_output: true }));
+        let hides = command
+            .redirects
+            .iter()
+            .any(|redirect| matches!(redirect, Redirect::File { takes_output: true }));
         let kept = hides.then(|| state.output.take()).flatten();
         let flow = self.deeper(command.at, |machine| machine.kind(state, command))?;
         if kept.is_some() {
@@ -262,7 +271,12 @@ impl Machine<'_> {
     }
 
     /// A program that is not started.
-    fn program(&mut self, state: &mut State, fields: Vec<Field>, command: &Command) -> Result<Flow, SyntaxError> {
+    fn program(
+        &mut self,
+        state: &mut State,
+        fields: Vec<Field>,
+        command: &Command,
+    ) -> Result<Flow, SyntaxError> {
         if let Some(flow) = self.inner_script(state, &fields, command)? {
             return Ok(flow);
         }
@@ -284,7 +298,7 @@ impl Machine<'_> {
         arguments: &[Field],
         at: usize,
     ) -> Result<Flow, SyntaxError> {
-        let list: Vec<Text> = arguments.iter().map(Field::text).collect();
+        let list: Vec<Text> = arguments.iter().map(Field::value).collect();
         let own = Arguments { are_given: true, list };
         let outer = std::mem::replace(&mut state.arguments, own);
         state.hidden.push(Vec::new());
@@ -321,12 +335,15 @@ impl Machine<'_> {
             }
             (Assigned::Scalar(word), None) => {
                 let mut text = self.text(state, word)?;
-                // Where the value is a word by itself, that is what an edit changes.
                 text.span = None;
+                // The value may have set the variable.
+                let before = state.variables.get(name).cloned();
                 if assignment.is_more {
                     let start = match before.as_deref() {
                         Some(variable) => variable.first().unwrap_or_default(),
-                        None => self.given(name).unwrap_or_else(|| Text::environment(name, assignment.span.clone())),
+                        None => self
+                            .given(name)
+                            .unwrap_or_else(|| Text::environment(name, assignment.span.clone())),
                     };
                     if let Some(Variable::List(list)) = before.as_deref() {
                         let mut list = list.clone();
@@ -402,7 +419,13 @@ impl Machine<'_> {
         Ok(())
     }
 
-    fn map(&mut self, state: &mut State, name: &str, elements: &[Element], keeps: bool) -> Result<(), SyntaxError> {
+    fn map(
+        &mut self,
+        state: &mut State,
+        name: &str,
+        elements: &[Element],
+        keeps: bool,
+    ) -> Result<(), SyntaxError> {
         let mut list = match state.variables.get(name).map(|variable| &**variable) {
             Some(Variable::Map(list)) if keeps => list.clone(),
             _ => Vec::new(),

@@ -11,7 +11,8 @@ use super::value::{Text, Truth};
 const MOST_FILES: usize = 32;
 
 /// Parts of names of files that set up a machine and no run.
-const SETUPS: &[&str] = &["activate", "conda", "bashrc", "profile", "modules", "setvars", "/etc/", ".env", "spack", "cuda"];
+const SETUPS: &[&str] =
+    &["activate", "conda", "bashrc", "profile", "modules", "setvars", "/etc/", ".env", "spack", "cuda"];
 
 /// Shells that take a script.
 const SHELLS: &[&str] = &["bash", "sh", "zsh", "dash"];
@@ -43,7 +44,7 @@ impl Machine<'_> {
                 }
                 let list = self.file(own, &script)?;
                 let outer = (!arguments.is_empty()).then(|| {
-                    let list = arguments.iter().map(Field::text).collect();
+                    let list = arguments.iter().map(Field::value).collect();
                     std::mem::replace(&mut state.arguments, Arguments { list, are_given: true })
                 });
                 let flow = self.deeper(at, |machine| machine.list(state, &list))?;
@@ -54,12 +55,16 @@ impl Machine<'_> {
             }
             Err(_) if !is_near || is_setup(&name) => {
                 let line = self.line(at);
-                self.notes.insert(format!("`{name}`, which {line} sources, is not read: it lies not beside the script."));
+                self.notes.insert(format!(
+                    "`{name}`, which {line} sources, is not read: it lies not beside the script."
+                ));
                 Ok(Flow::On)
             }
             Err(reason) => Err(self.error(
                 at,
-                format!("`{name}`, which is sourced here, cannot be read ({reason}): put it beside the script"),
+                format!(
+                    "`{name}`, which is sourced here, cannot be read ({reason}): put it beside the script"
+                ),
             )),
         }
     }
@@ -96,22 +101,28 @@ impl Machine<'_> {
         let name = |word: &String| word.rsplit('/').next().unwrap_or_default().to_owned();
         let is_program = |word: &String| word.ends_with(".py") || name(word) == "torchrun";
         let before_program = known.iter().position(is_program).unwrap_or(known.len());
-        let Some(shell) = known[..before_program].iter().position(|word| SHELLS.contains(&name(word).as_str())) else {
+        let Some(shell) =
+            known[..before_program].iter().position(|word| SHELLS.contains(&name(word).as_str()))
+        else {
             if SUBMITTERS.contains(&name(&known[0]).as_str()) {
                 return self.here_script(state, command);
             }
             return Ok(None);
         };
         let rest = shell + 1;
-        let flag = known[rest..].iter().position(|word| word.starts_with('-') && !word.starts_with("--") && word.ends_with('c'));
+        let flag = known[rest..]
+            .iter()
+            .position(|word| word.starts_with('-') && !word.starts_with("--") && word.ends_with('c'));
         if let Some(flag) = flag {
-            let Some(script) = known.get(rest + flag + 1).filter(|script| !script.is_empty()) else { return Ok(None) };
+            let Some(script) = known.get(rest + flag + 1).filter(|script| !script.is_empty()) else {
+                return Ok(None);
+            };
             let span = match &fields[rest + flag + 1] {
                 Field::One { span, .. } => span.clone(),
                 Field::Either { .. } => at..at + 1,
             };
             let list = self.made(script, span)?;
-            let own: Vec<Text> = fields[rest + flag + 2..].iter().skip(1).map(Field::text).collect();
+            let own: Vec<Text> = fields[rest + flag + 2..].iter().skip(1).map(Field::value).collect();
             return self.as_script(state, own, at, &list).map(Some);
         }
         let file = known[rest..].iter().position(|word| !word.starts_with('-') && !word.is_empty());
@@ -125,7 +136,7 @@ impl Machine<'_> {
             return Err(self.error(at, format!("more than {MOST_FILES} files are read")));
         }
         let list = self.file(&own, &script)?;
-        let arguments: Vec<Text> = fields[file + 1..].iter().map(Field::text).collect();
+        let arguments: Vec<Text> = fields[file + 1..].iter().map(Field::value).collect();
         self.as_script(state, arguments, at, &list).map(Some)
     }
 

@@ -8,20 +8,34 @@ use super::value::{Causes, Piece, Place, Text};
 /// What a word is made of after its expansions.
 #[derive(Clone, Debug)]
 pub enum Segment {
-    Piece { piece: Piece, splits: bool },
+    Piece {
+        piece: Piece,
+        splits: bool,
+    },
     /// Quotes, which make a word of nothing.
     Empty,
     /// Elements of a list.
-    Items { items: Vec<Item>, is_quoted: bool },
+    Items {
+        items: Vec<Item>,
+        is_quoted: bool,
+    },
     /// What was presumed on the way.
     Presumed(Causes),
 }
 
 /// The words that `segments` of the word at `span` make.
 pub fn split(segments: Vec<Segment>, span: &Range<usize>, separators: &str) -> Vec<Field> {
-    let is_alone = segments.iter().filter(|segment| !matches!(segment, Segment::Presumed(_) | Segment::Empty)).count() == 1;
-    let mut splitter =
-        Splitter { separators, span: span.clone(), fields: Vec::new(), current: None, is_many: false, presumed: Causes::default() };
+    let is_alone =
+        segments.iter().filter(|segment| !matches!(segment, Segment::Presumed(_) | Segment::Empty)).count()
+            == 1;
+    let mut splitter = Splitter {
+        separators,
+        span: span.clone(),
+        fields: Vec::new(),
+        current: None,
+        is_many: false,
+        presumed: Causes::default(),
+    };
     for segment in segments {
         match segment {
             Segment::Presumed(causes) => splitter.presumed.add(&causes),
@@ -83,7 +97,8 @@ impl Splitter<'_> {
         text.presumed.add(&self.presumed);
         let places: Vec<Range<usize>> =
             text.pieces.iter().map(|piece| piece.place().span).filter(|span| !span.is_empty()).collect();
-        let in_order = places.windows(2).all(|pair| pair[0].end <= pair[1].start && pair[1].start <= pair[0].end + 2);
+        let in_order =
+            places.windows(2).all(|pair| pair[0].end <= pair[1].start && pair[1].start <= pair[0].end + 2);
         let span = match (places.first(), places.last()) {
             (Some(first), Some(last)) if in_order => first.start..last.end,
             _ => self.span.clone(),
@@ -105,7 +120,8 @@ impl Splitter<'_> {
                 };
                 let is_apart = self.current.is_none() || (begins(&either.one) && begins(&either.other));
                 let parts = [&either.one, &either.other].map(|text| {
-                    let segments = text.pieces.iter().cloned().map(|piece| Segment::Piece { piece, splits: true });
+                    let segments =
+                        text.pieces.iter().cloned().map(|piece| Segment::Piece { piece, splits: true });
                     let presumed = Segment::Presumed(text.presumed.clone());
                     split([presumed].into_iter().chain(segments).collect(), &self.span, self.separators)
                 });
@@ -157,11 +173,16 @@ impl Splitter<'_> {
 
     /// The elements of a list, which is all of the word.
     fn elements(&mut self, items: Vec<Item>, is_quoted: bool) {
+        // Quotes around elements make no word of their own.
+        if !items.is_empty() {
+            self.current = None;
+        }
         for item in items {
             match item {
                 Item::Either { one, other, causes } => {
                     self.end();
-                    let list = |items| split(vec![Segment::Items { items, is_quoted }], &self.span, self.separators);
+                    let list =
+                        |items| split(vec![Segment::Items { items, is_quoted }], &self.span, self.separators);
                     let (one, other) = (list(one), list(other));
                     self.fields.push(Field::Either { one, other, causes });
                 }

@@ -34,7 +34,11 @@ pub enum Field {
         /// It may be several words or none.
         is_many: bool,
     },
-    Either { one: Vec<Self>, other: Vec<Self>, causes: Causes },
+    Either {
+        one: Vec<Self>,
+        other: Vec<Self>,
+        causes: Causes,
+    },
 }
 
 /// A command that ran, of which no more is known than its words.
@@ -140,11 +144,17 @@ impl Variable {
             (Self::Scalar(one), Self::Scalar(other)) => one.is_same(other),
             (Self::List(one), Self::List(other)) => {
                 one.len() == other.len()
-                    && one.iter().zip(other).all(|((index, one), (place, other))| index == place && one.is_same(other))
+                    && one
+                        .iter()
+                        .zip(other)
+                        .all(|((index, one), (place, other))| index == place && one.is_same(other))
             }
             (Self::Map(one), Self::Map(other)) => {
                 one.len() == other.len()
-                    && one.iter().zip(other).all(|((key, one), (name, other))| key == name && one.is_same(other))
+                    && one
+                        .iter()
+                        .zip(other)
+                        .all(|((key, one), (name, other))| key == name && one.is_same(other))
             }
             (Self::Unset, Self::Unset) => true,
             _ => false,
@@ -182,6 +192,11 @@ impl Field {
             Self::One { text, .. } => text.clone(),
             Self::Either { causes, .. } => Text::unknown(causes.clone(), 0..0),
         }
+    }
+
+    /// The word as a value, whose quotes are done with.
+    pub fn value(&self) -> Text {
+        self.text().with_quotes(false)
     }
 
     /// The word, if all of it is known.

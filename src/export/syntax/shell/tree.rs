@@ -41,18 +41,40 @@ pub enum Kind {
     Simple(Simple),
     Group(List),
     Subshell(List),
-    If { arms: Vec<(List, List)>, otherwise: Option<List> },
-    For { name: String, words: Option<Vec<Word>>, body: List },
+    If {
+        arms: Vec<(List, List)>,
+        otherwise: Option<List>,
+    },
+    For {
+        name: String,
+        words: Option<Vec<Word>>,
+        body: List,
+    },
     /// `for ((first; condition; step))`.
-    Count { first: Word, condition: Word, step: Word, body: List },
+    Count {
+        first: Word,
+        condition: Word,
+        step: Word,
+        body: List,
+    },
     /// `while`, or `until` if negated.
-    While { is_negated: bool, condition: List, body: List },
-    Case { word: Word, arms: Vec<CaseArm> },
+    While {
+        is_negated: bool,
+        condition: List,
+        body: List,
+    },
+    Case {
+        word: Word,
+        arms: Vec<CaseArm>,
+    },
     /// `[[ … ]]`.
     Test(Test),
     /// `(( … ))`.
     Arithmetic(Word),
-    Function { name: String, body: Rc<Command> },
+    Function {
+        name: String,
+        body: Rc<Command>,
+    },
 }
 
 /// A command by its name, behind assignments.
@@ -140,16 +162,30 @@ pub struct Word {
 #[derive(Clone, Debug)]
 pub enum Part {
     /// Text; `is_quoted` if it stands in single quotes or behind a backslash, `is_exact` if its bytes are the script's.
-    Text { text: String, span: Range<usize>, is_quoted: bool, is_exact: bool },
+    Text {
+        text: String,
+        span: Range<usize>,
+        is_quoted: bool,
+        is_exact: bool,
+    },
     /// What stands in double quotes.
     Double(Vec<Self>),
     Parameter(Box<Parameter>),
     /// `$(…)` or backquotes.
-    Command { list: Rc<List>, span: Range<usize>, text: String },
+    Command {
+        list: Rc<List>,
+        span: Range<usize>,
+        text: String,
+    },
     /// `$((…))`.
-    Arithmetic { expression: Word, span: Range<usize> },
+    Arithmetic {
+        expression: Word,
+        span: Range<usize>,
+    },
     /// `<(…)`.
-    Process { span: Range<usize> },
+    Process {
+        span: Range<usize>,
+    },
 }
 
 /// `${…}` or `$name`.
@@ -166,7 +202,9 @@ pub struct Parameter {
 #[derive(Clone, Debug)]
 pub enum Subscript {
     /// `[@]`, or `[*]` if joined.
-    All { is_joined: bool },
+    All {
+        is_joined: bool,
+    },
     At(Word),
 }
 
@@ -176,15 +214,33 @@ pub enum Operator {
     /// `${#name}`.
     Length,
     /// `-`, `=`, `?`, `+`; with a colon an empty value counts as none.
-    Default { kind: DefaultKind, has_colon: bool, word: Word },
+    Default {
+        kind: DefaultKind,
+        has_colon: bool,
+        word: Word,
+    },
     /// `#`, `##`, `%`, `%%`.
-    Remove { is_prefix: bool, is_longest: bool, pattern: Word },
+    Remove {
+        is_prefix: bool,
+        is_longest: bool,
+        pattern: Word,
+    },
     /// `/`, `//`, `/#`, `/%`.
-    Replace { place: Replace, pattern: Word, with: Word },
+    Replace {
+        place: Replace,
+        pattern: Word,
+        with: Word,
+    },
     /// `:offset:length`.
-    Slice { offset: Word, length: Option<Word> },
+    Slice {
+        offset: Word,
+        length: Option<Word>,
+    },
     /// `^`, `^^`, `,`, `,,`.
-    Case { is_upper: bool, is_all: bool },
+    Case {
+        is_upper: bool,
+        is_all: bool,
+    },
     /// `@Q` and others of its kind.
     Transform,
 }

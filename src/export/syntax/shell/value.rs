@@ -47,7 +47,9 @@ impl Causes {
 
     pub fn add(&mut self, others: &Self) {
         for cause in &others.0 {
-            if self.0.len() < MOST_CAUSES && self.0.iter().all(|known| (&known.name, &known.what) != (&cause.name, &cause.what)) {
+            if self.0.len() < MOST_CAUSES
+                && self.0.iter().all(|known| (&known.name, &known.what) != (&cause.name, &cause.what))
+            {
                 self.0.push(cause.clone());
             }
         }
@@ -77,9 +79,17 @@ pub struct Place {
 
 #[derive(Clone, Debug)]
 pub enum Piece {
-    Known { text: String, place: Place, is_quoted: bool },
+    Known {
+        text: String,
+        place: Place,
+        is_quoted: bool,
+    },
     /// `is_unset`: it is what the environment gives, and nothing where that gives none.
-    Unknown { causes: Causes, place: Place, is_unset: bool },
+    Unknown {
+        causes: Causes,
+        place: Place,
+        is_unset: bool,
+    },
     /// One text or the other.
     Either(Rc<Either>),
 }
@@ -112,9 +122,10 @@ impl Piece {
     fn is_same(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Known { text, .. }, Self::Known { text: other, .. }) => text == other,
-            (Self::Unknown { causes, is_unset: true, .. }, Self::Unknown { causes: other, is_unset: true, .. }) => {
-                causes == other
-            }
+            (
+                Self::Unknown { causes, is_unset: true, .. },
+                Self::Unknown { causes: other, is_unset: true, .. },
+            ) => causes == other,
             (Self::Either(one), Self::Either(other)) => Rc::ptr_eq(one, other),
             _ => false,
         }
@@ -134,7 +145,8 @@ impl Text {
 
     /// The variable `name`, which the environment may set.
     pub fn environment(name: &str, span: Range<usize>) -> Self {
-        let causes = Causes::of(Cause { name: Some(name.to_owned()), what: What::Environment, at: span.start });
+        let causes =
+            Causes::of(Cause { name: Some(name.to_owned()), what: What::Environment, at: span.start });
         Self::of(Piece::Unknown { causes, place: Place { span, is_exact: false }, is_unset: true })
     }
 
@@ -262,7 +274,8 @@ impl Text {
             let presumed = self.presumed.clone().and(&other.presumed);
             return Self { presumed, ..self };
         }
-        let alike = self.pieces.iter().zip(&other.pieces).take_while(|(one, other)| one.is_same(other)).count();
+        let alike =
+            self.pieces.iter().zip(&other.pieces).take_while(|(one, other)| one.is_same(other)).count();
         let presumed = self.presumed.clone().and(&other.presumed);
         let rest = |text: &Self| Self { pieces: text.pieces[alike..].to_vec(), ..Self::default() };
         let either = Either { one: rest(&self), other: rest(&other), causes: causes.clone() };
@@ -277,7 +290,10 @@ impl Text {
 #[derive(Clone, Debug)]
 pub enum Truth {
     /// It does or not; `presumed` is what was taken as not given.
-    Known { holds: bool, presumed: Causes },
+    Known {
+        holds: bool,
+        presumed: Causes,
+    },
     Unknown(Causes),
 }
 

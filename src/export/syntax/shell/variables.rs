@@ -39,7 +39,7 @@ impl Machine<'_> {
         }
         match is_list(&parameter) {
             true => self.list_parameter(state, &parameter),
-            false => self.scalar_parameter(state, &parameter).map(Value::Text),
+            false => self.scalar_parameter(state, &parameter),
         }
     }
 
@@ -73,15 +73,20 @@ impl Machine<'_> {
         let is_joined =
             parameter.name == "*" || matches!(parameter.subscript, Some(Subscript::All { is_joined: true }));
         if matches!(parameter.name.as_str(), "@" | "*") && !state.arguments.are_given {
-            self.notes.insert("The script is read as run without arguments of its own (--env 1=VALUE gives one).".to_owned());
+            self.notes.insert(
+                "The script is read as run without arguments of its own (--env 1=VALUE gives one)."
+                    .to_owned(),
+            );
         }
         match &parameter.operator {
-            Operator::Default { kind, word, .. } => {
+            Operator::Default { kind, has_colon, word } => {
                 let is_empty = items.is_empty()
-                    || (items.len() == 1 && matches!(items[0].text().is_empty(), Truth::Known { holds: true, .. }));
+                    || (*has_colon
+                        && items.len() == 1
+                        && matches!(items[0].text().is_empty(), Truth::Known { holds: true, .. }));
                 let takes_word = is_empty != (*kind == DefaultKind::Alternative);
                 if takes_word {
-                    return self.text(state, word).map(Value::Text);
+                    return Ok(Value::Word(word.clone(), Causes::default()));
                 }
                 if is_empty {
                     return Ok(Value::Text(Text::default()));
@@ -95,10 +100,26 @@ impl Machine<'_> {
                 let length = length.transpose();
                 match (offset, length) {
                     (Ok((offset, _)), Ok(length)) => {
-                        let offset = if offset < 0 { offset + items.len() as i64 } else { (offset - first).max(0) };
+                        // Lists with gaps are counted by their numbers.
+                        let places =
+                            match state.variables.get(parameter.name.as_str()).map(|variable| &**variable) {
+                                Some(Variable::List(list)) => list.iter().map(|(place, _)| *place).collect(),
+                                _ => Vec::new(),
+                            };
+                        let next = places.last().map_or(0, |last| last + 1);
+                        let gaps = places.len() as i64 != next;
+                        let offset = match gaps {
+                            true => places.partition_point(|place| {
+                                *place < if offset < 0 { next + offset } else { offset }
+                            }) as i64,
+                            false => offset,
+                        };
+                        let offset =
+                            if offset < 0 { offset + items.len() as i64 } else { (offset - first).max(0) };
                         let offset = usize::try_from(offset).unwrap_or(0).min(items.len());
                         let most = items.len() - offset;
-                        let count = length.map_or(most, |(length, _)| usize::try_from(length).unwrap_or(0).min(most));
+                        let count =
+                            length.map_or(most, |(length, _)| usize::try_from(length).unwrap_or(0).min(most));
                         items = items[offset..offset + count].to_vec();
                     }
                     (Err(causes), _) | (_, Err(causes)) => {
@@ -118,10 +139,10 @@ impl Machine<'_> {
         Ok(Value::Items { items, is_joined })
     }
 
-    fn scalar_parameter(&mut self, state: &mut State, parameter: &Parameter) -> Result<Text, SyntaxError> {
+    fn scalar_parameter(&mut self, state: &mut State, parameter: &Parameter) -> Result<Value, SyntaxError> {
         let span = &parameter.span;
         if matches!(parameter.operator, Operator::Length) {
-            return self.length(state, parameter);
+            return self.length(state, parameter).map(Value::Text);
         }
         let looked = self.look(state, &parameter.name, parameter.subscript.as_ref(), span)?;
         if let Operator::Default { kind, has_colon, word } = &parameter.operator {
@@ -129,9 +150,10 @@ impl Machine<'_> {
         }
         let text = match looked {
             Looked::Set(text) | Looked::Open(text) => text,
-            Looked::Unset => Text::default(),
+            // Of nothing, nothing is replaced.
+            Looked::Unset => return Ok(Value::Text(Text::default())),
         };
-        self.changed(state, text, &parameter.operator, span)
+        self.changed(state, text, &parameter.operator, span).map(Value::Text)
     }
 
     /// `${name:-word}` and its kin.
@@ -141,7 +163,7 @@ impl Machine<'_> {
         parameter: &Parameter,
         looked: Looked,
         (kind, has_colon, word): (DefaultKind, bool, &Word),
-    ) -> Result<Text, SyntaxError> {
+    ) -> Result<Value, SyntaxError> {
         let span = &parameter.span;
         let (text, is_missing) = match looked {
             Looked::Unset => (Text::default(), Truth::known(true)),
@@ -159,11 +181,12 @@ impl Machine<'_> {
             // It hangs on the same as the text does.
             Truth::Unknown(_) => (false, Causes::default()),
         };
-        Ok(match (kind, is_missing) {
-            (DefaultKind::Alternative, false) => self.text(state, word)?,
+        Ok(Value::Text(match (kind, is_missing) {
+            (DefaultKind::Alternative, false) | (DefaultKind::Value, true) => {
+                return Ok(Value::Word(word.clone(), presumed));
+            }
             (DefaultKind::Alternative, true) => Text::default().presuming(&presumed),
             (_, false) => text,
-            (DefaultKind::Value, true) => self.text(state, word)?.presuming(&presumed),
             (DefaultKind::Assign, true) => {
                 let value = self.text(state, word)?.presuming(&presumed);
                 self.assign(state, &parameter.name, Variable::Scalar(value.clone()));
@@ -171,10 +194,11 @@ impl Machine<'_> {
             }
             // The script ends where it is not given, so it is.
             (DefaultKind::Error, true) => {
-                let cause = Cause { name: Some(parameter.name.clone()), what: What::Environment, at: span.start };
+                let cause =
+                    Cause { name: Some(parameter.name.clone()), what: What::Environment, at: span.start };
                 Text::unknown(Causes::of(cause), span.clone())
             }
-        })
+        }))
     }
 
     fn length(&mut self, state: &mut State, parameter: &Parameter) -> Result<Text, SyntaxError> {
@@ -196,7 +220,9 @@ impl Machine<'_> {
             Looked::Unset => Text::default(),
         };
         Ok(match text.settled() {
-            Ok(known) => Text::known(known.chars().count().to_string(), span.clone()).presuming(&text.presumed),
+            Ok(known) => {
+                Text::known(known.chars().count().to_string(), span.clone()).presuming(&text.presumed)
+            }
             Err(causes) => Text::unknown(causes, span.clone()),
         })
     }
@@ -260,9 +286,10 @@ impl Machine<'_> {
             let argument = number.checked_sub(1).and_then(|index| state.arguments.list.get(index));
             return match argument {
                 Some(text) => Looked::Set(text.clone()),
-                None if number == 0 => known(&format!("./{}", self.parts.first().map_or("", |part| part.file_name()))),
-                None if state.arguments.are_given && !state.arguments.list.is_empty() => Looked::Unset,
-                None if !state.hidden.is_empty() => Looked::Unset,
+                None if number == 0 => {
+                    known(&format!("./{}", self.parts.first().map_or("", |part| part.file_name())))
+                }
+                None if state.arguments.are_given => Looked::Unset,
                 None => Looked::Open(Text::environment(name, span.clone())),
             };
         }
@@ -340,14 +367,17 @@ impl Machine<'_> {
             }
             Operator::Slice { offset, length } => {
                 let offset = self.number(state, offset)?;
-                let length = length.as_ref().map(|length| self.number(state, length)).transpose()?.transpose();
+                let length =
+                    length.as_ref().map(|length| self.number(state, length)).transpose()?.transpose();
                 offset.and_then(|(offset, _)| {
                     length.map(|length| slice(&letters, offset, length.map(|(length, _)| length)))
                 })
             }
             Operator::Case { is_upper, is_all } => Ok(cased(&letters, *is_upper, *is_all)),
             Operator::Transform => {
-                Err(Causes::of(Cause { name: None, what: What::Output("${…@…}".to_owned()), at: span.start }))
+                Err(Causes::of(Cause {
+                    name: None, what: What::Output("${…@…}".to_owned()), at: span.start
+                }))
             }
             Operator::None | Operator::Length | Operator::Default { .. } => Ok(known),
         };
@@ -384,6 +414,9 @@ fn replaced(letters: &[char], pattern: &Pattern, place: Replace, with: &str) -> 
         },
         Replace::First | Replace::All => {
             let mut text = String::new();
+            if letters.is_empty() && pattern.matches(letters) {
+                return with.to_owned();
+            }
             let mut at = 0;
             while at < letters.len() {
                 match pattern.ends(&letters[at..]).last().filter(|end| **end > 0) {

@@ -279,6 +279,14 @@ impl Parser<'_> {
                 break;
             }
             match next {
+                '\\' if is_double && !self.rest()[1..].starts_with(['$', '`', '"', '\\', '}', '\n']) => {
+                    self.next();
+                    parts.push(plain("\\".to_owned(), self.span(self.at - 1, self.at)));
+                }
+                '$' | '`' if is_double => match self.dollar(true)? {
+                    Some(part) => parts.push(part),
+                    None => self.bare_text(&mut parts, &['$']),
+                },
                 '\\' | '"' | '$' | '`' => self.part(&mut parts, ends)?,
                 '\'' if !is_double => self.part(&mut parts, ends)?,
                 '\'' => {
