@@ -48,13 +48,13 @@ pub(super) enum Build {
     /// By a function of its own.
     Own(fn(&Config<'_>) -> Result<Decoder, ModelError>),
     /// By what its layers are.
-    Of(Shape),
+    Of(&'static Shape),
 }
 
 impl Family {
     /// What its layers are, where that is data.
-    pub const fn shape(&self) -> Option<&Shape> {
-        match &self.build {
+    pub const fn shape(&self) -> Option<&'static Shape> {
+        match self.build {
             Build::Own(_) => None,
             Build::Of(shape) => Some(shape),
         }
@@ -74,7 +74,7 @@ impl Family {
     /// # Errors
     /// When a size cannot be, or a field asks for what we do not plan.
     pub fn decoder(&self, config: &Config<'_>) -> Result<Decoder, ModelError> {
-        match &self.build {
+        match self.build {
             Build::Own(build) => build(config),
             Build::Of(shape) => shape::build(config, shape),
         }

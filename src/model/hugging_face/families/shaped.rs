@@ -37,7 +37,7 @@ pub(super) static FAMILIES: &[Family] = &[
             ("head_dim", Null), ("hidden_act", Word("relu2")), ("max_position_embeddings", Size(4096)),
             ("tie_word_embeddings", Flag(false)), ("attention_bias", Flag(false)), ("mlp_bias", Flag(false)),
         ],
-        build: Build::Of(Shape {
+        build: Build::Of(&Shape {
             gated: false, mlp_bias: Field("mlp_bias"), epsilon: EPS5,
             ..LLAMA
         }),
@@ -55,7 +55,7 @@ pub(super) static FAMILIES: &[Family] = &[
         refused: &[
             ("attention_bias", "it has no biases"),
         ],
-        build: Build::Of(Shape {
+        build: Build::Of(&Shape {
             input_bias: Off, output_bias: Off, mlp_bias: Field("mlp_bias"), windows: AllButFirst(4), epsilon: EPS5, theta: 1e6,
             ..LLAMA
         }),
@@ -70,7 +70,7 @@ pub(super) static FAMILIES: &[Family] = &[
             ("max_position_embeddings", Size(131_072)), ("tie_word_embeddings", Flag(true)),
             ("use_bias", Flag(false)),
         ],
-        build: Build::Of(Shape {
+        build: Build::Of(&Shape {
             input_bias: Field("use_bias"), output_bias: Field("use_bias"), mlp_bias: Field("use_bias"),
             epsilon: EPS5, theta: 5e5, interleaved: true,
             ..LLAMA
@@ -93,7 +93,7 @@ pub(super) static FAMILIES: &[Family] = &[
         harmless: &[
             "embed_dropout",
         ],
-        build: Build::Of(Shape {
+        build: Build::Of(&Shape {
             mlp_bias: Field("mlp_bias"), epsilon: EPS5, theta: 5e5,
             ..LLAMA
         }),
@@ -108,7 +108,7 @@ pub(super) static FAMILIES: &[Family] = &[
             ("max_position_embeddings", Size(2048)), ("tie_word_embeddings", Flag(false)),
             ("sliding_window", Size(4096)), ("layer_types", Null), ("sliding_window_pattern", Size(4)),
         ],
-        build: Build::Of(Shape {
+        build: Build::Of(&Shape {
             input_bias: Off, output_bias: Off, norms: Norms::Behind, query_key: HEAD_NORMS,
             windows: AllButPattern, unrotated: Unrotated::WithoutWindow, epsilon: EPS5,
             ..LLAMA
@@ -124,7 +124,7 @@ pub(super) static FAMILIES: &[Family] = &[
             ("max_position_embeddings", Size(131_072)), ("tie_word_embeddings", Flag(false)),
             ("attention_bias", Flag(true)),
         ],
-        build: Build::Of(Shape {
+        build: Build::Of(&Shape {
             output_bias: Off, share: 0.5, interleaved: true, epsilon: ("rms_norm_eps", 1.5625e-7),
             ..LLAMA
         }),
@@ -139,7 +139,7 @@ pub(super) static FAMILIES: &[Family] = &[
             ("max_position_embeddings", Size(4096)), ("tie_word_embeddings", Flag(false)),
             ("attention_bias", Flag(false)), ("mlp_bias", Flag(false)),
         ],
-        build: Build::Of(Shape {
+        build: Build::Of(&Shape {
             output_bias: Off, mlp_bias: Field("mlp_bias"), interleaved: true, epsilon: ("rms_norm_eps", 1e-8),
             theta: 1e5,
             ..LLAMA
@@ -161,7 +161,7 @@ pub(super) static FAMILIES: &[Family] = &[
         refused: &[
             ("use_cla", "layers that share keys and values are not planned"),
         ],
-        build: Build::Of(Shape {
+        build: Build::Of(&Shape {
             query_key: HEAD_NORMS, epsilon: EPS5, otherwise: AFTER_ROTATION,
             ..LLAMA
         }),
@@ -179,7 +179,7 @@ pub(super) static FAMILIES: &[Family] = &[
         harmless: &[
             "embedding_multiplier", "logits_scaling", "residual_multiplier", "attention_multiplier",
         ],
-        build: Build::Of(Shape {
+        build: Build::Of(&Shape {
             mlp_bias: Field("mlp_bias"), norms: Norms::Around(Field("use_post_norm")), otherwise: FACTORS,
             ..LLAMA
         }),
@@ -197,7 +197,7 @@ pub(super) static FAMILIES: &[Family] = &[
         aliases: &[
             ("attention_bias", "qkv_bias"), ("mlp_bias", "bias"),
         ],
-        build: Build::Of(Shape {
+        build: Build::Of(&Shape {
             mlp_bias: Field("mlp_bias"), epsilon: EPS5,
             ..LLAMA
         }),
@@ -215,7 +215,7 @@ pub(super) static FAMILIES: &[Family] = &[
         refused: &[
             ("clip_qkv", "clamped queries, keys and values are not planned"),
         ],
-        build: Build::Of(Shape {
+        build: Build::Of(&Shape {
             mlp_bias: Field("mlp_bias"), epsilon: EPS5,
             ..LLAMA
         }),
@@ -230,7 +230,7 @@ pub(super) static FAMILIES: &[Family] = &[
             ("max_position_embeddings", Size(131_072)), ("tie_word_embeddings", Flag(false)),
             ("sliding_window", Size(4096)), ("layer_types", Null),
         ],
-        build: Build::Of(Shape {
+        build: Build::Of(&Shape {
             input_bias: Off, output_bias: Off, windows: All,
             ..LLAMA
         }),
@@ -245,7 +245,7 @@ pub(super) static FAMILIES: &[Family] = &[
             ("max_position_embeddings", Size(262_144)), ("tie_word_embeddings", Flag(false)),
             ("sliding_window", Null), ("layer_types", Null),
         ],
-        build: Build::Of(Shape {
+        build: Build::Of(&Shape {
             input_bias: Off, output_bias: Off, windows: All, epsilon: EPS5, theta: 1e6,
             otherwise: SCALED_QUERIES,
             ..LLAMA
@@ -261,7 +261,7 @@ pub(super) static FAMILIES: &[Family] = &[
             ("tie_word_embeddings", Flag(false)), ("attention_bias", Flag(false)),
             ("final_logit_softcapping", Flag(true)),
         ],
-        build: Build::Of(Shape {
+        build: Build::Of(&Shape {
             norm: NormKind::Plain, gated: false, query_key: PLAIN_NORMS,
             otherwise: Some("RMS norms without weights, and one more behind the embedding"),
             ..LLAMA
@@ -279,7 +279,7 @@ pub(super) static FAMILIES: &[Family] = &[
         refused: &[
             ("clip_qkv", "clamped queries, keys and values are not planned"),
         ],
-        build: Build::Of(Shape {
+        build: Build::Of(&Shape {
             norm: NormKind::Plain,
             ..LLAMA
         }),
@@ -294,7 +294,7 @@ pub(super) static FAMILIES: &[Family] = &[
             ("tie_word_embeddings", Flag(false)), ("attention_bias", Flag(false)),
             ("sliding_window", Size(4096)), ("layer_types", Null),
         ],
-        build: Build::Of(Shape {
+        build: Build::Of(&Shape {
             norms: Norms::Behind, query_key: ALL_HEADS_NORMS, windows: AllBut(4), epsilon: EPS5, theta: 5e5,
             otherwise: TWO_ROTATIONS,
             ..LLAMA
@@ -313,7 +313,7 @@ pub(super) static FAMILIES: &[Family] = &[
         harmless: &[
             "residual_dropout",
         ],
-        build: Build::Of(Shape {
+        build: Build::Of(&Shape {
             output_bias: Field("attention_out_bias"), mlp_bias: Field("mlp_bias"),
             ..LLAMA
         }),
@@ -333,7 +333,7 @@ pub(super) static FAMILIES: &[Family] = &[
         harmless: &[
             "max_window_layers",
         ],
-        build: Build::Of(Shape {
+        build: Build::Of(&Shape {
             mlp_bias: Field("mlp_bias"), windows: Windows::Unrotated, unrotated: Unrotated::Listed, theta: 2e6,
             ..LLAMA
         }),
@@ -355,7 +355,7 @@ pub(super) static FAMILIES: &[Family] = &[
         harmless: &[
             "query_pre_attn_scalar",
         ],
-        build: Build::Of(Shape {
+        build: Build::Of(&Shape {
             windows: AllBut(2), otherwise: Some("scaled embeddings and norm weights less 1"),
             ..LLAMA
         }),
@@ -375,7 +375,7 @@ pub(super) static FAMILIES: &[Family] = &[
             "embedding_multiplier", "logits_scaling", "residual_multiplier", "attention_multiplier",
             "layer_rope_theta",
         ],
-        build: Build::Of(Shape {
+        build: Build::Of(&Shape {
             mlp_bias: Field("mlp_bias"), sinks: true, windows: AllButFirst(4), epsilon: EPS5,
             otherwise: FACTORS,
             ..LLAMA
@@ -395,7 +395,7 @@ pub(super) static FAMILIES: &[Family] = &[
         harmless: &[
             "num_key_value_heads", "head_dim", "scale_emb", "scale_depth", "dim_model_base", "qk_head_dim",
         ],
-        build: Build::Of(Shape {
+        build: Build::Of(&Shape {
             projection: Heads::Latent, mlp_bias: Field("mlp_bias"), epsilon: EPS5, otherwise: FACTORS,
             ..LLAMA
         }),
@@ -413,7 +413,7 @@ pub(super) static FAMILIES: &[Family] = &[
         harmless: &[
             "num_key_value_heads", "rope_interleave", "embedding_initializer_range", "qk_head_dim", "head_dim",
         ],
-        build: Build::Of(Shape {
+        build: Build::Of(&Shape {
             projection: Heads::Latent, interleaved: true,
             ..LLAMA
         }),
@@ -436,7 +436,7 @@ pub(super) static FAMILIES: &[Family] = &[
         refused: &[
             ("use_qk_norm", "norms of queries and keys with weights of each head are not planned"),
         ],
-        build: Build::Of(Shape {
+        build: Build::Of(&Shape {
             norm: NormKind::LayerWithoutBias, norms: Norms::Shared, windows: AllButPattern,
             unrotated: Unrotated::Full, interleaved: true, epsilon: ("layer_norm_eps", 1e-5),
             otherwise: FACTORS,
@@ -455,7 +455,7 @@ pub(super) static FAMILIES: &[Family] = &[
         harmless: &[
             "norm_eps", "rope_percent",
         ],
-        build: Build::Of(Shape {
+        build: Build::Of(&Shape {
             norm: NormKind::Layer, gated: false, mlp_bias: Field("mlp_bias"), share: 0.5,
             epsilon: ("norm_eps", 1e-5), otherwise: Some("norm weights less 1"),
             ..LLAMA
@@ -470,7 +470,7 @@ pub(super) static FAMILIES: &[Family] = &[
             ("head_dim", Null), ("hidden_act", Word("relu2")), ("max_position_embeddings", Size(8192)),
             ("tie_word_embeddings", Flag(false)), ("attention_bias", Flag(true)), ("mlp_bias", Flag(true)),
         ],
-        build: Build::Of(Shape {
+        build: Build::Of(&Shape {
             norm: NormKind::Layer, gated: false, mlp_bias: Field("mlp_bias"), epsilon: ("layer_norm_eps", 1e-5),
             ..LLAMA
         }),

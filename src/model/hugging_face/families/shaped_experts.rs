@@ -44,7 +44,7 @@ pub(super) static FAMILIES: &[Family] = &[
         refused: &[
             ("mlp_bias", "biases in its shared experts are not planned"),
         ],
-        build: Build::Of(Shape {
+        build: Build::Of(&Shape {
 
             experts: Some(Experts { width: "intermediate_size", shared: Shared::Count("n_shared_experts"), ..EXPERTS }),
             otherwise: UNCOMPARED,
@@ -70,7 +70,7 @@ pub(super) static FAMILIES: &[Family] = &[
             "num_key_value_heads", "output_router_logits", "routed_scaling_factor", "n_group", "topk_group",
             "norm_topk_prob", "rope_interleave", "qk_head_dim", "head_dim",
         ],
-        build: Build::Of(Shape {
+        build: Build::Of(&Shape {
             projection: Heads::Latent, norms: Norms::BehindExperts, interleaved: true,
             experts: Some(Experts { shared: Shared::Count("n_shared_experts"), sparse: Sparse::BehindFirst(1), ..EXPERTS }),
             otherwise: ROUTER,
@@ -93,7 +93,7 @@ pub(super) static FAMILIES: &[Family] = &[
             "logit_scale", "output_router_logits", "shared_expert_combination_strategy", "expert_selection_fn",
             "prefix_dense_sliding_window_pattern", "norm_topk_prob",
         ],
-        build: Build::Of(Shape {
+        build: Build::Of(&Shape {
             norm: NormKind::LayerWithoutBias, norms: Norms::Shared, windows: AllButPattern,
             unrotated: Unrotated::Full, interleaved: true, width: Width::Of("prefix_dense_intermediate_size"),
             experts: Some(Experts { width: "intermediate_size", shared: Shared::Count("num_shared_experts"), ..EXPERTS }),
@@ -121,7 +121,7 @@ pub(super) static FAMILIES: &[Family] = &[
         harmless: &[
             "output_router_logits", "n_group", "topk_group", "norm_topk_prob", "routed_scaling_factor",
         ],
-        build: Build::Of(Shape {
+        build: Build::Of(&Shape {
             query_key: HEAD_NORMS, windows: Listed,
             experts: Some(Experts { shared: Shared::Count("n_shared_experts"), sparse: Sparse::Behind, ..EXPERTS }),
             otherwise: ROUTER,
@@ -151,7 +151,7 @@ pub(super) static FAMILIES: &[Family] = &[
         refused: &[
             ("use_bias", "biases are planned in its dense form only"),
         ],
-        build: Build::Of(Shape {
+        build: Build::Of(&Shape {
             input_bias: Off, output_bias: Off, interleaved: true, epsilon: EPS5, theta: 5e5,
             experts: Some(Experts { shared: Shared::Count("n_shared_experts"), sparse: Sparse::Between, ..EXPERTS }),
             otherwise: ROUTER,
@@ -177,7 +177,7 @@ pub(super) static FAMILIES: &[Family] = &[
         harmless: &[
             "output_router_logits", "norm_topk_prob", "routed_scaling_factor", "n_group", "topk_group",
         ],
-        build: Build::Of(Shape {
+        build: Build::Of(&Shape {
             input_bias: Off, output_bias: Off, query_key: HEAD_NORMS, windows: AllButPattern,
             unrotated: Unrotated::WithoutWindow, epsilon: EPS5,
             experts: Some(Experts { shared: Shared::Count("n_shared_experts"), sparse: Sparse::Behind, ..EXPERTS }),
@@ -201,7 +201,7 @@ pub(super) static FAMILIES: &[Family] = &[
         harmless: &[
             "output_router_logits", "router_aux_loss_coef", "norm_topk_prob",
         ],
-        build: Build::Of(Shape {
+        build: Build::Of(&Shape {
             norms: Norms::Behind, query_key: ALL_HEADS_NORMS, theta: 5e5,
             experts: Some(Experts { width: "intermediate_size", ..EXPERTS }), otherwise: ROUTER,
             ..LLAMA
@@ -226,7 +226,7 @@ pub(super) static FAMILIES: &[Family] = &[
         harmless: &[
             "norm_topk_prob", "output_router_logits", "router_aux_loss_coef",
         ],
-        build: Build::Of(Shape {
+        build: Build::Of(&Shape {
             sinks: true, query_key: HEAD_NORMS, windows: Required,
             experts: Some(Experts { shared: Shared::Width("shared_expert_intermediate_size"), sparse: Sparse::Steps, ..EXPERTS }),
             otherwise: UNCOMPARED,
@@ -254,7 +254,7 @@ pub(super) static FAMILIES: &[Family] = &[
             "norm_topk_prob", "rope_interleave", "qk_head_dim", "head_dim", "topk_method", "scoring_func",
             "ep_size",
         ],
-        build: Build::Of(Shape {
+        build: Build::Of(&Shape {
             projection: Heads::Latent, interleaved: true, epsilon: EPS5,
             experts: Some(Experts { shared: Shared::Count("n_shared_experts"), sparse: Sparse::Behind, ..EXPERTS }),
             otherwise: ROUTER,
@@ -278,7 +278,7 @@ pub(super) static FAMILIES: &[Family] = &[
             "embedding_multiplier", "logits_scaling", "residual_multiplier", "attention_multiplier",
             "output_router_logits", "router_aux_loss_coef",
         ],
-        build: Build::Of(Shape {
+        build: Build::Of(&Shape {
             experts: Some(Experts { width: "intermediate_size", ..EXPERTS }), otherwise: FACTORS,
             ..LLAMA
         }),
@@ -300,7 +300,7 @@ pub(super) static FAMILIES: &[Family] = &[
             "embedding_multiplier", "logits_scaling", "residual_multiplier", "attention_multiplier",
             "output_router_logits", "router_aux_loss_coef",
         ],
-        build: Build::Of(Shape {
+        build: Build::Of(&Shape {
 
             experts: Some(Experts { width: "intermediate_size", shared: Shared::Width("shared_intermediate_size"), ..EXPERTS }),
             otherwise: FACTORS,
@@ -325,7 +325,7 @@ pub(super) static FAMILIES: &[Family] = &[
             "embedding_multiplier", "logits_scaling", "residual_multiplier", "attention_multiplier",
             "output_router_logits", "router_aux_loss_coef", "layer_rope_theta",
         ],
-        build: Build::Of(Shape {
+        build: Build::Of(&Shape {
             sinks: true, windows: AllButFirst(4),
             experts: Some(Experts { width: "intermediate_size", shared: Shared::Width("shared_intermediate_size"), ..EXPERTS }),
             otherwise: FACTORS,
@@ -352,7 +352,7 @@ pub(super) static FAMILIES: &[Family] = &[
             ("use_cla", "layers that share keys and values are not planned"),
             ("moe_layer_num_skipped", "dense first layers are not planned"),
         ],
-        build: Build::Of(Shape {
+        build: Build::Of(&Shape {
             query_key: HEAD_NORMS, epsilon: EPS5,
             experts: Some(Experts { width: "intermediate_size", shared: Shared::One, ..EXPERTS }),
             otherwise: AFTER_ROTATION,
@@ -380,7 +380,7 @@ pub(super) static FAMILIES: &[Family] = &[
         refused: &[
             ("mlp_bias", "biases beside its experts are not planned"),
         ],
-        build: Build::Of(Shape {
+        build: Build::Of(&Shape {
             query_key: HEAD_NORMS, epsilon: EPS5, theta: 11_158_840.0,
             experts: Some(Experts { shared: Shared::Count("n_shared_experts"), sparse: Sparse::BehindFirst(1), ..EXPERTS }),
             otherwise: ROUTER,
@@ -404,7 +404,7 @@ pub(super) static FAMILIES: &[Family] = &[
         harmless: &[
             "norm_topk_prob", "output_router_logits",
         ],
-        build: Build::Of(Shape {
+        build: Build::Of(&Shape {
             input_bias: Off, output_bias: Off, norms: Norms::Around(On), query_key: HEAD_NORMS,
             windows: AllBut(5),
             experts: Some(Experts { shared: Shared::Width("shared_expert_intermediate_size"), ..EXPERTS }),
@@ -432,7 +432,7 @@ pub(super) static FAMILIES: &[Family] = &[
             "output_router_logits", "router_aux_loss_coef", "router_jitter_noise", "attn_temperature_tuning",
             "floor_scale", "attn_scale", "for_llm_compressor",
         ],
-        build: Build::Of(Shape {
+        build: Build::Of(&Shape {
 
             query_key: Some(QueryKey { kind: NormKind::Plain, span: NormSpan::Head, when: Field("use_qk_norm"), rotated: true }),
             windows: Windows::Chunks, unrotated: Unrotated::Listed, interleaved: true,
@@ -461,7 +461,7 @@ pub(super) static FAMILIES: &[Family] = &[
             "norm_topk_prob", "output_router_logits", "router_aux_loss_coef", "mtp_layer_types",
             "mtp_mlp_layer_types",
         ],
-        build: Build::Of(Shape {
+        build: Build::Of(&Shape {
             query_key: HEAD_NORMS, windows: Listed, experts: Some(EXPERTS), otherwise: TWO_ROTATIONS,
             ..LLAMA
         }),
@@ -486,7 +486,7 @@ pub(super) static FAMILIES: &[Family] = &[
             "use_mtp", "mtp_transformer_layers", "layernorm_full_attention_beta",
             "layernorm_linear_attention_beta", "layernorm_mlp_beta",
         ],
-        build: Build::Of(Shape {
+        build: Build::Of(&Shape {
             input_bias: Off, output_bias: Off, query_key: ALL_HEADS_NORMS, theta: 5e6,
             experts: Some(Experts { width: "intermediate_size", ..EXPERTS }), otherwise: ROUTER,
             ..LLAMA
@@ -511,7 +511,7 @@ pub(super) static FAMILIES: &[Family] = &[
         refused: &[
             ("clip_qkv", "clamped queries, keys and values are not planned"),
         ],
-        build: Build::Of(Shape {
+        build: Build::Of(&Shape {
             query_key: ALL_HEADS_NORMS, epsilon: EPS5,
             experts: Some(Experts { width: "intermediate_size", ..EXPERTS }), otherwise: ROUTER,
             ..LLAMA
@@ -534,7 +534,7 @@ pub(super) static FAMILIES: &[Family] = &[
         harmless: &[
             "output_router_logits", "router_aux_loss_coef", "router_jitter_noise", "input_jitter_noise",
         ],
-        build: Build::Of(Shape {
+        build: Build::Of(&Shape {
             norm: NormKind::Layer, windows: All, head_bias: Field("lm_head_bias"), epsilon: EPS5, theta: 1e6,
             experts: Some(Experts { width: "intermediate_size", ..EXPERTS }), otherwise: ROUTER,
             ..LLAMA
@@ -561,7 +561,7 @@ pub(super) static FAMILIES: &[Family] = &[
             "num_key_value_heads", "output_router_logits", "routed_scaling_factor", "n_group", "topk_group",
             "norm_topk_prob", "rope_interleave", "qk_head_dim", "head_dim",
         ],
-        build: Build::Of(Shape {
+        build: Build::Of(&Shape {
             projection: Heads::Latent, interleaved: true,
             experts: Some(Experts { shared: Shared::Count("n_shared_experts"), sparse: Sparse::Behind, ..EXPERTS }),
             otherwise: ROUTER,
@@ -587,7 +587,7 @@ pub(super) static FAMILIES: &[Family] = &[
         harmless: &[
             "output_router_logits", "routed_scaling_factor", "n_group", "topk_group", "norm_topk_prob",
         ],
-        build: Build::Of(Shape {
+        build: Build::Of(&Shape {
             output_bias: Off,
             query_key: Some(QueryKey { kind: NormKind::Rms, span: NormSpan::Head, when: Field("use_qk_norm"), rotated: false }),
             theta: 8e6,
@@ -618,7 +618,7 @@ pub(super) static FAMILIES: &[Family] = &[
             ("first_k_dense_replace", "its first layers have experts too"),
             ("use_qk_norm", "it has no norms of queries and keys"),
         ],
-        build: Build::Of(Shape {
+        build: Build::Of(&Shape {
             output_bias: Off, epsilon: EPS5, theta: 1e6,
             experts: Some(Experts { shared: Shared::Count("n_shared_experts"), ..EXPERTS }), otherwise: ROUTER,
             ..LLAMA

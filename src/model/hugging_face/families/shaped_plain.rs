@@ -23,7 +23,7 @@ pub(super) static FAMILIES: &[Family] = &[
             ("max_position_embeddings", Size(16_384)), ("tie_word_embeddings", Flag(false)),
             ("qk_layernorm", Flag(true)),
         ],
-        build: Build::Of(Shape {
+        build: Build::Of(&Shape {
             norm: NormKind::Layer, input_bias: On, output_bias: On, gated: false, mlp_bias: On,
             query_key: Some(QueryKey { kind: NormKind::Layer, span: NormSpan::Head, when: Field("qk_layernorm"), rotated: false }),
             share: 0.5, epsilon: ("layer_norm_eps", 1e-5),
@@ -48,7 +48,7 @@ pub(super) static FAMILIES: &[Family] = &[
             "n_ctx", "rotary_dim", "summary_type", "summary_use_proj", "summary_activation",
             "summary_proj_to_labels", "summary_first_dropout", "scale_attn_weights", "rotary",
         ],
-        build: Build::Of(Shape {
+        build: Build::Of(&Shape {
             norm: NormKind::Layer, norms: Norms::Shared, input_bias: Off, output_bias: Off, gated: false,
             width: Width::OrFourTimes, mlp_bias: On, head_bias: On, interleaved: true,
             epsilon: ("layer_norm_epsilon", 1e-5), otherwise: Some("rotary positions of a part of each head"),
@@ -71,7 +71,7 @@ pub(super) static FAMILIES: &[Family] = &[
             "n_ctx", "from_tf", "summary_type", "summary_use_proj", "summary_activation",
             "summary_proj_to_labels", "summary_first_dropout",
         ],
-        build: Build::Of(Shape {
+        build: Build::Of(&Shape {
             position: Positions::Sinusoidal, width: Width::Given, head_bias: On,
             epsilon: ("layer_norm_epsilon", 1e-6), otherwise: Some("scaled embeddings"),
             ..GPT
@@ -89,7 +89,7 @@ pub(super) static FAMILIES: &[Family] = &[
             "hidden_dropout_prob", "attention_probs_dropout_prob", "scale_embedding", "layerdrop",
             "activation_dropout",
         ],
-        build: Build::Of(Shape {
+        build: Build::Of(&Shape {
             position: Positions::Learned(2), width: Width::Given, epsilon: ("layer_norm_eps", 1e-12),
             otherwise: Some("scaled embeddings"),
             ..GPT
@@ -114,7 +114,7 @@ pub(super) static FAMILIES: &[Family] = &[
             "summary_first_dropout", "scale_attn_weights", "scale_attn_by_inverse_layer_idx",
             "reorder_and_upcast_attn",
         ],
-        build: Build::Of(GPT),
+        build: Build::Of(&GPT),
         ..FAMILY
     },
     Family {
@@ -135,7 +135,7 @@ pub(super) static FAMILIES: &[Family] = &[
             "num_key_value_heads", "inference_runner", "validate_runner_input", "pre_allocate_kv_cache",
             "max_sequence_length", "max_batch_size", "attention_type", "n_ctx",
         ],
-        build: Build::Of(Shape {
+        build: Build::Of(&Shape {
             projection: Heads::OneIf("multi_query"),
             ..GPT
         }),
@@ -157,7 +157,7 @@ pub(super) static FAMILIES: &[Family] = &[
         harmless: &[
             "attention_types", "resid_dropout", "embed_dropout", "classifier_dropout",
         ],
-        build: Build::Of(Shape {
+        build: Build::Of(&Shape {
             input_bias: Off, windows: AllButFirst(2), otherwise: Some("scores that are not scaled"),
             ..GPT
         }),
@@ -174,7 +174,7 @@ pub(super) static FAMILIES: &[Family] = &[
         harmless: &[
             "rotary_pct", "rotary_emb_base",
         ],
-        build: Build::Of(Shape {
+        build: Build::Of(&Shape {
             norm: NormKind::Layer, input_bias: Off, output_bias: Last, gated: false, width: Width::Multiple,
             epsilon: ("layer_norm_eps", 1e-5),
             ..LLAMA
@@ -196,7 +196,7 @@ pub(super) static FAMILIES: &[Family] = &[
             "summary_type", "summary_use_proj", "summary_activation", "summary_proj_to_labels",
             "summary_first_dropout", "n_ctx", "n_special", "predict_special_tokens",
         ],
-        build: Build::Of(Shape {
+        build: Build::Of(&Shape {
             norms: Norms::OfSums,
             ..GPT
         }),
@@ -217,7 +217,7 @@ pub(super) static FAMILIES: &[Family] = &[
         harmless: &[
             "dropout", "activation_dropout", "layerdrop", "scale_embedding",
         ],
-        build: Build::Of(Shape {
+        build: Build::Of(&Shape {
             position: Positions::Sinusoidal, width: Width::Given, otherwise: Some("scaled embeddings"),
             ..GPT
         }),

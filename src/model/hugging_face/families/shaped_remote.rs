@@ -22,7 +22,7 @@ pub(super) static FAMILIES: &[Family] = &[
         ],
         aliases: &[("max_position_embeddings", "model_max_length")],
         harmless: &["z_loss_weight", "_from_model_config"],
-        build: Build::Of(Shape {
+        build: Build::Of(&Shape {
             input_bias: Off, output_bias: Off, otherwise: Some("ALiBi or normed rows of its head in some of its sizes"),
             ..LLAMA
         }),
@@ -51,7 +51,7 @@ pub(super) static FAMILIES: &[Family] = &[
             ("apply_residual_connection_post_layernorm", "the residual is taken before the norm"),
             ("pre_seq_len", "a trained prefix is not planned"),
         ],
-        build: Build::Of(Shape {
+        build: Build::Of(&Shape {
             input_bias: Field("add_qkv_bias"), output_bias: Off, share: 0.5, interleaved: true,
             epsilon: ("layernorm_epsilon", 1e-5),
             ..LLAMA
@@ -66,7 +66,7 @@ pub(super) static FAMILIES: &[Family] = &[
             ("max_position_embeddings", Size(2048)), ("tie_word_embeddings", Flag(false)), ("bias", Flag(true)),
         ],
         harmless: &["rotary"],
-        build: Build::Of(Shape { input_bias: Field("bias"), output_bias: Field("bias"), ..LLAMA }),
+        build: Build::Of(&Shape { input_bias: Field("bias"), output_bias: Field("bias"), ..LLAMA }),
         ..FAMILY
     },
     Family {
@@ -77,7 +77,7 @@ pub(super) static FAMILIES: &[Family] = &[
             ("hidden_act", Word("silu")), ("max_position_embeddings", Size(2048)),
             ("tie_word_embeddings", Flag(false)), ("bias", Flag(true)),
         ],
-        build: Build::Of(Shape { input_bias: Field("bias"), output_bias: Field("bias"), ..LLAMA }),
+        build: Build::Of(&Shape { input_bias: Field("bias"), output_bias: Field("bias"), ..LLAMA }),
         ..FAMILY
     },
     Family {
@@ -90,7 +90,7 @@ pub(super) static FAMILIES: &[Family] = &[
         ],
         harmless: &["scale_emb", "scale_depth", "dim_model_base"],
         refused: &[("num_experts", "its form with experts is not planned")],
-        build: Build::Of(Shape {
+        build: Build::Of(&Shape {
             otherwise: Some("factors of its residual stream and logits"),
             ..LLAMA
         }),
@@ -110,7 +110,7 @@ pub(super) static FAMILIES: &[Family] = &[
             "onnx_safe", "rotary_emb_base", "rotary_pct", "scale_attn_weights", "use_dynamic_ntk", "use_flash_attn",
             "use_logn_attn", "use_cache_kernel", "use_cache_quantization", "softmax_in_fp32",
         ],
-        build: Build::Of(Shape {
+        build: Build::Of(&Shape {
             input_bias: On, output_bias: Off, width: Width::Half,
             epsilon: ("layer_norm_epsilon", 1e-6), otherwise: Some("scores that grow with long sequences"),
             ..LLAMA
@@ -129,7 +129,7 @@ pub(super) static FAMILIES: &[Family] = &[
         ],
         aliases: &[("num_experts", "n_routed_experts")],
         harmless: &["aux_loss_alpha", "norm_topk_prob", "scoring_func", "seq_aux", "moe_layer_freq"],
-        build: Build::Of(Shape {
+        build: Build::Of(&Shape {
             experts: Some(Experts {
                 shared: Shared::Count("n_shared_experts"), sparse: Sparse::Behind, ..EXPERTS
             }),
