@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use meshwright::cluster;
 use meshwright::export::error::ImportError;
 use meshwright::export::import::{Understood, import};
-use meshwright::export::{Assumptions, ModelClue, Reach, Scene, profile_of};
+use meshwright::export::{Assumptions, ModelClue, Reach, Said, Scene, profile_of};
 use meshwright::model;
 use meshwright::search::Problem;
 use meshwright::strategy::{Draft, Workload};
@@ -46,7 +46,11 @@ impl File {
     /// Model, runner, strategy, sequence, precision and clipping, in one line; and the notes.
     fn read(&self) -> Result<(String, Vec<String>), ImportError> {
         let texts: Vec<String> = self.assume.iter().map(|text| (*text).to_owned()).collect();
-        let imported = import(&place(self.path), None, Assumptions::parse(&texts)?)?;
+        let imported = import(
+            &place(self.path),
+            None,
+            Said { assumed: Assumptions::parse(&texts)?, ..Said::default() },
+        )?;
         let name = match (self.model, imported.model()?) {
             (Some(name), _) => name.to_owned(),
             (None, Some(ModelClue::Preset(name))) => name.to_owned(),

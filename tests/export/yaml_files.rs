@@ -5,7 +5,7 @@ use std::path::Path;
 use meshwright::cluster;
 use meshwright::export::error::ImportError;
 use meshwright::export::import::import;
-use meshwright::export::{Assumptions, ModelClue, Reach, Scene, profile_of};
+use meshwright::export::{ModelClue, Reach, Said, Scene, profile_of};
 use meshwright::model::{Model, hugging_face, load, preset};
 use meshwright::search::Problem;
 use meshwright::strategy::{Draft, Workload};
@@ -14,7 +14,7 @@ use meshwright::units::ElementType;
 /// What a file says, in one line, and the notes; `model` is typed where the file does not say one.
 fn read(path: &str, model: Option<&str>, cluster: &str) -> Result<(String, Vec<String>), ImportError> {
     let place = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/export/programs").join(path);
-    let imported = import(&place, None, Assumptions::parse(&[])?)?;
+    let imported = import(&place, None, Said::default())?;
     let model: Model = match (model, imported.model()) {
         (Some(name), _) => load(name).expect("a preset"),
         (None, Err(error)) => return Err(error),
