@@ -25,11 +25,10 @@ pub fn vocabulary(reader: &Reader<'_>) -> Result<Option<u64>, ImportError> {
 fn of_model(path: &str) -> Option<u64> {
     let name = path.trim_end_matches('/').rsplit('/').next()?;
     let model = model::load(model::preset_named(name)?.name).ok()?;
-    let words = model.layers().find_map(|layer| match &layer.kind {
+    model.layers().find_map(|layer| match &layer.kind {
         LayerKind::Embedding(embedding) => Some(embedding.vocabulary),
         _ => None,
-    });
-    words
+    })
 }
 
 #[cfg(test)]

@@ -92,10 +92,10 @@ impl Parser<'_> {
             None => self.simple(&mut redirects)?,
         };
         // A function's body is a command with redirections of its own.
-        while !matches!(kind, Kind::Simple(_)) {
+        if !matches!(kind, Kind::Simple(_)) {
             self.blanks();
-            if !self.redirect(&mut redirects)? {
-                break;
+            while self.redirect(&mut redirects)? {
+                self.blanks();
             }
         }
         Ok(Command { kind, at, redirects })

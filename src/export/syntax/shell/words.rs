@@ -144,14 +144,11 @@ impl Parser<'_> {
             }
             start = here;
             if self.takes("\\") {
-                match self.peek() {
-                    Some(escaped @ ('"' | '\\' | '$' | '`')) => {
-                        self.next();
-                        parts.push(plain(escaped.to_string(), self.span(here, self.at)));
-                        start = self.at;
-                    }
-                    // The backslash is itself.
-                    _ => {}
+                // Before anything else the backslash is itself.
+                if let Some(escaped @ ('"' | '\\' | '$' | '`')) = self.peek() {
+                    self.next();
+                    parts.push(plain(escaped.to_string(), self.span(here, self.at)));
+                    start = self.at;
                 }
             } else if let Some(part) = self.dollar(true)? {
                 parts.push(part);
