@@ -33,7 +33,7 @@ pub enum ImportError {
     Assumed { text: String, rule: String, nearest: Vec<String> },
     #[error("--env {text}: {rule}")]
     Environment { text: String, rule: String, nearest: Vec<String> },
-    #[error("line {line} and line {other} of `{path}` both train, with other settings: {advice}")]
+    #[error("`{path}` trains in line {line} and again in line {other} with other settings: {advice}")]
     SeveralRuns { path: String, line: usize, other: usize, advice: String },
 }
 

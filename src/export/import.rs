@@ -65,12 +65,18 @@ pub struct Said {
     pub environment: Environment,
 }
 
+impl From<Assumptions> for Said {
+    fn from(assumed: Assumptions) -> Self {
+        Self { assumed, environment: Environment::default() }
+    }
+}
+
 /// Opens the configuration in the file at `path`; `engine` is the profile that it is to be for, if one is asked for.
 ///
 /// # Errors
 /// If the file cannot be read, is not of its syntax, or no engine knows its settings.
-pub fn import(path: &Path, engine: Option<&str>, said: Said) -> Result<Imported, ImportError> {
-    let Said { assumed, environment } = said;
+pub fn import(path: &Path, engine: Option<&str>, said: impl Into<Said>) -> Result<Imported, ImportError> {
+    let Said { assumed, environment } = said.into();
     let text = text_up_to(path, LARGEST_FILE)?;
     let beside = path.parent().map(|folder| folder.join("ranks.txt")).filter(|file| file.is_file());
     let ranks = match &beside {

@@ -124,7 +124,13 @@ impl<'a> Reader<'a> {
         let empty = found.path.trim_start_matches('$');
         let is_name = !empty.is_empty() && empty.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
         let none = if is_name { format!(" (--env {empty}= for none)") } else { String::new() };
-        self.error(found, format!("it may be more arguments; {why}{none}"))
+        let rule = format!("it may be more arguments; {why}{none}");
+        let origin = self.document.origin(found);
+        let (path, value) = (origin.path, "not known".to_owned());
+        match origin.place {
+            Place::Line(line) => ImportError::Value { path, value, line, rule, nearest: Vec::new() },
+            place => ImportError::Elsewhere { place, path, value, rule, nearest: Vec::new() },
+        }
     }
 
     /// Why the text does not settle `path`.

@@ -17,6 +17,7 @@ mod random;
 mod reading;
 mod round_trip;
 mod schemas;
+mod scripts;
 mod yaml_files;
 
 #[path = "../sampling/dice.rs"]

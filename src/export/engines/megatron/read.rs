@@ -281,6 +281,14 @@ fn workload(reader: &Reader<'_>, scene: &Scene<'_>, meaning: &mut Meaning) -> Re
     let path = "global-batch-size";
     // Without one, a step is one micro-batch a data rank.
     let global = reader.size(path)?.or(scene.global_batch).unwrap_or(once);
+    if reader.has("step-batch-size-schedule") {
+        let rule = if reader.has(path) {
+            "it does not go with --global-batch-size (training/arguments.py:698)"
+        } else {
+            "batches that grow are not modelled: give --global-batch-size of the steps that are meant"
+        };
+        return Err(reader.refused("step-batch-size-schedule", rule));
+    }
     if reader.has("rampup-batch-size") && reader.has(path) {
         return Err(
             reader.refused("rampup-batch-size", "a batch-size schedule does not go with --global-batch-size")

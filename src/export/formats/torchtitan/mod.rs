@@ -20,6 +20,14 @@ const FILE: &str = "job.config_file";
 const FUNCTION: &str = "config";
 const MODULE: &str = "module";
 
+/// Settings of batches in sequences, and in tokens.
+const SEQUENCES: &[&str] = &["training.local_batch_size", "training.global_batch_size", "training.seq_len"];
+const TOKENS: &[&str] = &[
+    "training.num_tokens_per_microbatch_per_dp_rank",
+    "training.num_tokens_per_train_step",
+    "training.max_context_length",
+];
+
 const KEYS: &[Key] = &[
     Key::read(FILE, "", "the configuration in TOML"),
     Key::read(MODULE, "", "where the configuration's function is"),
@@ -100,12 +108,16 @@ fn whole(reader: &Reader<'_>) -> Result<(Target, Document), ImportError> {
             reader.word(MODULE)?;
             let mut document = Document::translated(Syntax::Python);
             let place = Place::Default;
-            for (path, value) in registered(function) {
+            // Releases count sequences, the main branch tokens.
+            let counts_tokens =
+                reader.document().found.iter().any(|found| TOKENS.contains(&found.path.as_str()));
+            let other = if counts_tokens { SEQUENCES } else { TOKENS };
+            for (path, value) in registered(function).into_iter().filter(|(path, _)| !other.contains(path)) {
                 document.set(path, value, Origin { path: path.to_owned(), place: place.clone() });
             }
             let origin = Origin { path: FUNCTION.to_owned(), place };
             document.set("c", Value::from(format!("{function}()")), origin);
-            ("main", document)
+            (if counts_tokens { "main" } else { "0.3" }, document)
         }
     };
     let arguments = reader.document();
@@ -116,7 +128,7 @@ fn whole(reader: &Reader<'_>) -> Result<(Target, Document), ImportError> {
     }
     let target = targets()
         .filter(|target| target.dialect.name() == "torchtitan")
-        .find(|target| target.dialect.version() == version)
+        .find(|target| target.dialect.version().trim_start_matches('v').starts_with(version))
         .or_else(|| targets().find(|target| target.dialect.name() == "torchtitan"));
     match target {
         Some(target) => Ok((target, document)),
