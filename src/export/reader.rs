@@ -129,7 +129,10 @@ impl<'a> Reader<'a> {
         let (path, value) = (origin.path, "not known".to_owned());
         match origin.place {
             Place::Line(line) => ImportError::Value { path, value, line, rule, nearest: Vec::new() },
-            place => ImportError::Elsewhere { place, path, value, rule, nearest: Vec::new() },
+            place => {
+                let place = Box::new(place);
+                ImportError::Elsewhere { place, path, value, rule, nearest: Vec::new() }
+            }
         }
     }
 

@@ -163,10 +163,9 @@ fn commands_of_torchtitan() {
 
 /// The settings of the words that bash hands to `programs` in `script`.
 fn of_bash(script: &str, environment: &[(&str, &str)], arguments: &[&str]) -> Option<Document> {
-    let driver = "words() { printf ' %q' python \"$@\"; exit 0; }\n\
+    let driver = "exec 3>&1 1>/dev/null\nwords() { printf ' %q' python \"$@\" >&3; exit 0; }\n\
                   torchrun() { words \"$@\"; }\npython() { words \"$@\"; }\n\
-                  srun() { while [ \"$1\" != bash ]; do shift; done; eval \"$3\"; }\n\
-                  echo() { :; }\nscript=$1; shift; . \"$script\"\n";
+                  script=$1; shift; . \"$script\"\n";
     let output = Command::new("bash")
         .args(["--norc", "-c", driver])
         .arg(place("gpt.sh"))
@@ -185,8 +184,7 @@ fn of_bash(script: &str, environment: &[(&str, &str)], arguments: &[&str]) -> Op
         );
         return None;
     };
-    let log = std::fs::read_to_string("log.txt").unwrap_or_default();
-    let words = String::from_utf8_lossy(&output.stdout).into_owned() + &log;
+    let words = String::from_utf8_lossy(&output.stdout).into_owned();
     Some(Syntax::Arguments.read(&words).unwrap())
 }
 
