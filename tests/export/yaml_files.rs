@@ -72,7 +72,7 @@ fn nemo_files_are_arguments_of_megatron() {
         None,
         "32x8xa100-sxm-80gb",
         "174615846912 parameters, nemo: tp=8,pp=16,dp=2,sched=interleaved,virtual=6,zero=1,micro=2,accum=384,\
-         ckpt=selective,grad=bf16; 1536 x 2048 bf16 dropout 0.1 clip 1",
+         ckpt=selective,grad=bf16,reduce=bf16; 1536 x 2048 bf16 dropout 0.1 clip 1",
     );
     means(
         "nemo/llama2_7b.yaml",

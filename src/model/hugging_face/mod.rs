@@ -23,6 +23,7 @@ use serde_json::{Map, Value};
 use super::check::one_line;
 use super::error::ModelError;
 use super::graph::Model;
+use crate::spelling::distance;
 use config::Config;
 use families::{Family, STORAGE, families};
 
@@ -174,8 +175,12 @@ fn unknown(model_type: &str, fields: &Map<String, Value>) -> ModelError {
         family.fields.iter().filter(|(field, _)| !given(field)).count()
     };
     let mut near: Vec<&Family> = families().collect();
+    // An edit costs four.
+    let is_slip = |family: &Family| distance(model_type, family.model_type) <= 4;
     // Llama first of those that fit alike: most that are published under a new name are one.
-    near.sort_by_key(|family| (strangers(family), missing(family), family.model_type != "llama"));
+    near.sort_by_cached_key(|family| {
+        (strangers(family), !is_slip(family), missing(family), family.model_type != "llama")
+    });
     let nearest = near.into_iter().take(3).map(|family| family.model_type.to_owned()).collect();
     ModelError::UnknownType { value: config::shortened(model_type), nearest, known: model_types().count() }
 }
