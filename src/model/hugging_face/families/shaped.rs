@@ -390,7 +390,7 @@ pub(super) static FAMILIES: &[Family] = &[
             ("max_position_embeddings", Size(32_768)), ("tie_word_embeddings", Flag(true)),
             ("attention_bias", Flag(false)), ("mlp_bias", Flag(false)), ("q_lora_rank", Size(768)),
             ("kv_lora_rank", Size(256)), ("qk_nope_head_dim", Size(64)), ("qk_rope_head_dim", Size(32)),
-            ("v_head_dim", Null),
+            ("v_head_dim", Size(64)),
         ],
         harmless: &[
             "num_key_value_heads", "head_dim", "scale_emb", "scale_depth", "dim_model_base", "qk_head_dim",

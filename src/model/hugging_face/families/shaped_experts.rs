@@ -228,7 +228,7 @@ pub(super) static FAMILIES: &[Family] = &[
         ],
         build: Build::Of(&Shape {
             sinks: true, query_key: HEAD_NORMS, windows: Required,
-            experts: Some(Experts { shared: Shared::Width("shared_expert_intermediate_size"), sparse: Sparse::Steps, ..EXPERTS }),
+            experts: Some(Experts { shared: Shared::Width("shared_expert_intermediate_size"), sparse: Sparse::Steps(2), ..EXPERTS }),
             otherwise: UNCOMPARED,
             ..LLAMA
         }),

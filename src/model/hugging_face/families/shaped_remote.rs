@@ -106,7 +106,7 @@ pub(super) static FAMILIES: &[Family] = &[
         ],
         aliases: &[("head_dim", "kv_channels"), ("max_position_embeddings", "seq_length")],
         harmless: &[
-            "bf16", "fp16", "fp32", "attn_dropout_prob", "emb_dropout_prob", "layer_norm_epsilon", "no_bias",
+            "bf16", "fp16", "fp32", "attn_dropout_prob", "emb_dropout_prob", "no_bias",
             "onnx_safe", "rotary_emb_base", "rotary_pct", "scale_attn_weights", "use_dynamic_ntk", "use_flash_attn",
             "use_logn_attn", "use_cache_kernel", "use_cache_quantization", "softmax_in_fp32",
         ],

@@ -58,9 +58,10 @@ fn sparse(config: &Config<'_>, rule: Sparse, layers: u64) -> Result<Vec<bool>, M
             let step = config.optional_size("moe_layer_freq")?.unwrap_or(1);
             every(&|layer| layer >= first && layer.is_multiple_of(step))
         }
-        Sparse::Steps => {
+        Sparse::Steps(first) => {
             let step = config.size("decoder_sparse_step")?;
-            let dense = numbers(config, "mlp_only_layers", layers)?.unwrap_or_default();
+            let listed = numbers(config, "mlp_only_layers", layers)?;
+            let dense = listed.unwrap_or_else(|| (0..first).collect());
             every(&|layer| (layer + 1).is_multiple_of(step) && !dense.contains(&layer))
         }
         Sparse::Between => {

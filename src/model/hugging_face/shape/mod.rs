@@ -172,8 +172,8 @@ pub(super) enum Sparse {
     Behind,
     /// All but the first so many.
     BehindFirst(u64),
-    /// Every `decoder_sparse_step`-th but those of `mlp_only_layers` (Qwen 2 MoE).
-    Steps,
+    /// Every `decoder_sparse_step`-th but those of `mlp_only_layers`, or where that is not given the first so many.
+    Steps(u64),
     /// Every `moe_layer_interval`-th from `moe_layer_start_index` to `moe_layer_end_index` (ERNIE 4.5).
     Between,
     /// Those of `moe_layers`, or every `interleave_moe_layer_step`-th (Llama 4).
