@@ -11,6 +11,9 @@ use super::syntax::{Document, Surroundings, Syntax};
 use super::targets::{Target, targets};
 use crate::profile::engines::root;
 
+/// How much more marks of a command's words count than those of variables.
+const HANDED: usize = 4;
+
 /// What reads a file.
 #[derive(Clone, Copy)]
 pub enum Source {
@@ -117,7 +120,9 @@ pub fn recognised(
         let may_run = |source: &Source| engine.is_none_or(|name| source.may_run_by(name));
         for source in sources().filter(|source| source.has(*syntax)).filter(may_run) {
             for document in &documents {
-                let marks = source.recognises(document);
+                // What no command gets counts less.
+                let is_handed = document.script.as_ref().is_none_or(|script| script.line.is_some());
+                let marks = source.recognises(document) * if is_handed { HANDED } else { 1 };
                 let (most, is_same) = match &best {
                     Some((most, known, _)) => (*most, known.text() == source.text()),
                     None => (0, false),

@@ -96,7 +96,7 @@ fn scripts_of_megatron() {
         "gpt.sh",
         "1x8xa100-sxm-80gb",
         &[],
-        "1315723264 in 24: tp=2,pp=1,dp=4,sp=off,zero=0,micro=4,accum=8,grad=fp16; 128 x 2048 fp16 dropout 0.1",
+        "1315723264 in 24: tp=2,pp=1,dp=4,sp=off,zero=0,micro=4,accum=8,grad=fp16,reduce=fp16; 128 x 2048 fp16 dropout 0.1",
     );
     asks("sizes.sh", &[], "argument $5 (line 6): give --env 5=VALUE");
     means(
@@ -148,7 +148,7 @@ fn commands_of_torchtitan() {
         "titan_2024.sh",
         "1x8xh100-sxm",
         &[],
-        "8030261248 in 32: tp=4,pp=2,dp=1,zero=0,micro=2,accum=2,cuts=16/16; 4 x 4096 bf16 dropout 0",
+        "8030261248 in 32: tp=4,pp=2,dp=1,zero=0,micro=2,accum=2; 4 x 4096 bf16 dropout 0",
     );
     means(
         "titan_main.sh",

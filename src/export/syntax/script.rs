@@ -41,7 +41,8 @@ pub fn documents(
 ) -> Result<Vec<Document>, SyntaxError> {
     let outcome = shell::run(text, surroundings)?;
     let mut candidates: Vec<(Vec<Field>, Option<usize>, Vec<String>)> = Vec::new();
-    let mut bare = Vec::new();
+    // Overrides that no command gets are assignments to a shell.
+    let mut bare = if form == Form::Equals { outcome.assigned.clone() } else { Vec::new() };
     for command in &outcome.commands {
         // A line that begins with an argument is one of a list.
         if command.fields.first().and_then(Field::known).is_some_and(|word| begins(&word, form)) {

@@ -190,6 +190,7 @@ impl Parser<'_> {
             self.at = start;
             return Ok(None);
         }
+        self.names.insert(name.clone());
         let value = match self.takes("(") {
             true => Assigned::Array(self.nested(|parser| parser.elements(start))?),
             false => Assigned::Scalar(self.word()?),

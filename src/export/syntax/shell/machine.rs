@@ -36,6 +36,12 @@ pub struct Machine<'a> {
     pub notes: BTreeSet<String>,
     /// Variables of the environment that were asked for.
     pub asked: BTreeSet<String>,
+    /// Variables that the script sets somewhere, if not where it went.
+    own: BTreeSet<String>,
+    /// The variable that is being set.
+    pub setting: Option<String>,
+    /// What was set last by its name, where that may be an argument of a line without a command.
+    pub assigned: BTreeMap<String, (Range<usize>, Text)>,
 }
 
 impl<'a> Machine<'a> {
@@ -49,6 +55,9 @@ impl<'a> Machine<'a> {
             waiting: Vec::new(),
             notes: BTreeSet::new(),
             asked: BTreeSet::new(),
+            own: BTreeSet::new(),
+            setting: None,
+            assigned: BTreeMap::new(),
         }
     }
 
@@ -129,6 +138,7 @@ impl<'a> Machine<'a> {
         self.parts.push(Part { name: name.to_owned(), base, text: text.to_owned() });
         let mut parser = Parser::new(text, base, None);
         let list = whole(&mut parser);
+        self.own.append(&mut parser.names);
         list.map_err(|error| match base {
             0 => error,
             _ => SyntaxError::Malformed { line: error.line(), reason: format!("of `{name}`: {error}") },
@@ -161,6 +171,12 @@ impl<'a> Machine<'a> {
     pub fn said(&self, name: &str) -> Option<Text> {
         let value = self.given.environment.iter().rfind(|(known, _)| known == name)?;
         Some(Text::known(value.1.clone(), 0..0))
+    }
+
+    /// Whether the variable `name`, which is not set, is the script's own: it is empty then, as in a branch that did not
+    /// run, unless the script takes it from the environment.
+    pub fn is_own(&self, name: &str) -> bool {
+        self.own.contains(name) && self.setting.as_deref() != Some(name)
     }
 
     /// The variable `name`, where somebody says it.

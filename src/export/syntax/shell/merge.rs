@@ -35,7 +35,10 @@ impl State {
                 continue;
             }
             let merged = match choice {
-                Choice::First(causes) => presumed(name, one.map(|one| &**one), causes),
+                Choice::First(causes) => match (one, given(name)) {
+                    (None, Some(text)) => Variable::Scalar(text),
+                    _ => presumed(one.map(|one| &**one), causes),
+                },
                 Choice::Open(causes) => match given(name) {
                     Some(text) => Variable::Scalar(text),
                     None => either(name, one.map(|one| &**one), two.map(|two| &**two), causes),
@@ -69,7 +72,7 @@ impl State {
     }
 }
 
-fn presumed(name: &str, taken: Option<&Variable>, causes: &Causes) -> Variable {
+fn presumed(taken: Option<&Variable>, causes: &Causes) -> Variable {
     match taken {
         Some(Variable::Scalar(text)) => Variable::Scalar(text.clone().presuming(causes)),
         Some(Variable::List(list)) => {
@@ -80,7 +83,7 @@ fn presumed(name: &str, taken: Option<&Variable>, causes: &Causes) -> Variable {
             Variable::List(list)
         }
         Some(other) => other.clone(),
-        None => Variable::Scalar(Text::environment(name, 0..0).presuming(causes)),
+        None => Variable::Scalar(Text::default().presuming(causes)),
     }
 }
 
@@ -101,8 +104,8 @@ fn either(name: &str, one: Option<&Variable>, other: Option<&Variable>, causes: 
     }
     let text = |variable: Option<&Variable>| match variable {
         Some(Variable::Scalar(text)) => Some(text.clone()),
-        Some(Variable::Unset) => Some(Text::default()),
-        None => Some(Text::environment(name, 0..0)),
+        // What only the other way sets is empty here.
+        Some(Variable::Unset) | None => Some(Text::default()),
         _ => None,
     };
     match text(one).zip(text(other)) {

@@ -30,6 +30,7 @@ mod value;
 mod variables;
 mod words;
 
+use std::ops::Range;
 use std::rc::Rc;
 
 use super::SyntaxError;
@@ -75,6 +76,8 @@ pub struct Outcome {
     pub commands: Vec<Rc<Recorded>>,
     /// What its variables hold in the end, where that may be arguments; in the order of their names.
     pub variables: Vec<Vec<Field>>,
+    /// `name=value` as words, of what was set, in the order of the text.
+    pub assigned: Vec<Field>,
     pub parts: Vec<Part>,
     /// What a reader should know: one sentence each.
     pub notes: Vec<String>,
@@ -96,7 +99,15 @@ pub fn run(text: &str, surroundings: &Surroundings<'_>) -> Result<Outcome, Synta
     let is_own = |name: &str| !matches!(name, "IFS" | "OPTARG" | "OPTIND");
     let variables =
         state.variables.iter().filter(|(name, _)| is_own(name)).map(|(_, variable)| held(variable));
+    let mut assigned: Vec<(String, (Range<usize>, Text))> = machine.assigned.into_iter().collect();
+    assigned.sort_by_key(|(_, (span, _))| span.start);
+    let word = |(name, (span, value)): (String, (Range<usize>, Text))| {
+        let mut text = Text::known(format!("{name}="), span.clone());
+        text.push(value);
+        Field::One { text, span, is_many: false }
+    };
     Ok(Outcome {
+        assigned: assigned.into_iter().map(word).collect(),
         variables: variables.filter(|fields| !fields.is_empty()).collect(),
         commands: state.recorded,
         parts: machine.parts,

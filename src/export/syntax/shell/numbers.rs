@@ -156,7 +156,13 @@ impl Machine<'_> {
     fn value_of(&mut self, place: &mut Place<'_, '_>, name: &str) -> Result<Number, SyntaxError> {
         let text = match place.state.variables.get(name) {
             Some(variable) => variable.first().unwrap_or_default(),
-            None => self.given(name).unwrap_or_else(|| Text::environment(name, place.span.clone())),
+            None => match self.given(name) {
+                Some(text) => text,
+                None => {
+                    let open = Text::environment(name, place.span.clone());
+                    if self.is_own(name) { Text::default().presuming(&open.causes()) } else { open }
+                }
+            },
         };
         self.text_number(place, &text)
     }

@@ -334,8 +334,12 @@ impl Machine<'_> {
                 self.assign(state, name, Variable::List(list));
             }
             (Assigned::Scalar(word), None) => {
-                let mut text = self.text(state, word)?;
+                let outer = self.setting.replace(name.to_owned());
+                let text = self.text(state, word);
+                self.setting = outer;
+                let mut text = text?;
                 text.span = None;
+                self.assigned.insert(name.to_owned(), (assignment.span.clone(), text.clone()));
                 // The value may have set the variable.
                 let before = state.variables.get(name).cloned();
                 if assignment.is_more {

@@ -1,6 +1,7 @@
 //! Going through the text of a script: blanks, comments, ends of lines, here-documents and reserved words.
 
 use std::cell::OnceCell;
+use std::collections::BTreeSet;
 use std::ops::Range;
 use std::rc::Rc;
 
@@ -24,6 +25,8 @@ pub struct Parser<'a> {
     depth: usize,
     /// Here-documents that begin behind this line.
     pub pending: Vec<Pending>,
+    /// Variables that are set somewhere.
+    pub names: BTreeSet<String>,
 }
 
 /// A here-document whose text is still to come.
@@ -36,12 +39,20 @@ pub struct Pending {
 
 impl<'a> Parser<'a> {
     pub const fn new(text: &'a str, base: usize, fixed: Option<Range<usize>>) -> Self {
-        Self { text, at: 0, base, fixed, depth: 0, pending: Vec::new() }
+        Self { text, at: 0, base, fixed, depth: 0, pending: Vec::new(), names: BTreeSet::new() }
     }
 
     /// A parser of `text` at the same depth, whose places are all `span`.
     pub fn inside<'t>(&self, text: &'t str, span: Range<usize>) -> Parser<'t> {
-        Parser { text, at: 0, base: 0, fixed: Some(span), depth: self.depth, pending: Vec::new() }
+        Parser {
+            text,
+            at: 0,
+            base: 0,
+            fixed: Some(span),
+            depth: self.depth,
+            pending: Vec::new(),
+            names: BTreeSet::new(),
+        }
     }
 
     /// The place of bytes `start` to `end`.

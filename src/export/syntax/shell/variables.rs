@@ -60,10 +60,11 @@ impl Machine<'_> {
         }
         match state.variables.get(name) {
             Some(variable) => variable.items(),
-            None => {
-                let text = self.given(name).unwrap_or_else(|| Text::environment(name, span.clone()));
-                vec![Item::One(text)]
-            }
+            None => match self.given(name) {
+                Some(text) => vec![Item::One(text)],
+                None if self.is_own(name) => Vec::new(),
+                None => vec![Item::One(Text::environment(name, span.clone()))],
+            },
         }
     }
 
@@ -149,6 +150,7 @@ impl Machine<'_> {
             return self.default(state, parameter, looked, (*kind, *has_colon, word));
         }
         let text = match looked {
+            Looked::Open(text) if self.is_own(&parameter.name) => Text::default().presuming(&text.causes()),
             Looked::Set(text) | Looked::Open(text) => text,
             // Of nothing, nothing is replaced.
             Looked::Unset => return Ok(Value::Text(Text::default())),
