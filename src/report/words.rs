@@ -255,6 +255,15 @@ pub fn proof(account: &SearchAccount) -> String {
         (true, _) => format!("proven: none of them is {better}"),
         (false, gap) => format!("none of them can be more than {} {better}", percent(gap)),
     };
+    if let Some(gap) = account.robust_gap {
+        let gap = (1e3 * gap).ceil() / 1e3;
+        text += &match gap > 0.0 {
+            true => {
+                format!("; at the upper end of its interval none can be more than {} better", percent(gap))
+            }
+            false => "; at the upper end of its interval none is better".to_owned(),
+        };
+    }
     if account.inner_choices_log10 > 0.0 {
         text += &format!(
             "; each stands for 10^{:.0} choices of cuts, recompute and offload",

@@ -411,8 +411,7 @@ impl<'a> ClosedForms<'a> {
 
     /// Whether a strategy with these closed forms fits devices and hosts.
     pub fn fits(&self, closed: &Closed) -> bool {
-        closed.memory.process <= self.problem.memory_limit
-            && closed.host <= self.problem.cluster.host_memory_per_device()
+        closed.memory.process <= self.problem.memory_limit && closed.host <= self.problem.host_limit
     }
 }
 

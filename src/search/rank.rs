@@ -223,7 +223,7 @@ impl<'a, 'p> RankProblem<'a, 'p> {
         let process = problem.process_memory(self.strategy, peak).process;
         Over {
             device: process.0 as f64 - problem.memory_limit.0 as f64,
-            host: host.0 as f64 - problem.cluster.host_memory_per_device().0 as f64,
+            host: host.0 as f64 - problem.host_limit.0 as f64,
         }
     }
 
