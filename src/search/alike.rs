@@ -7,7 +7,7 @@ use crate::search::bounding::Entry;
 use crate::search::choices::{Hosted, Options};
 use crate::search::inner::{Chosen, InnerProblem};
 use crate::search::proof::{Aim, Proof};
-use crate::search::solve::{Solved, Solving};
+use crate::search::solve::{Shared, Solved, Solving};
 use crate::strategy::{CheckpointEntry, Strategy, rules};
 
 /// One choice for all ranks.
@@ -21,22 +21,19 @@ struct Alike {
 /// Finds the cuts of a choice that end before a limit.
 type Cut<'c> = &'c dyn Fn(&InnerProblem<'_, '_>, &Strategy, f64) -> Option<Chosen>;
 
-impl Solving<'_> {
+impl<'a> Solving<'a> {
     /// The likeliest of the choices of `entry` that fit and are below `limit` seconds, each under the cuts that `cut`
     /// finds; its bound is that of all of them.
     pub(super) fn best_alike(&self, entry: &Entry, limit: f64, cut: Cut<'_>) -> Option<Solved> {
         if self.most_first(entry) == 0 {
-            return self.best_of(entry, limit, cut, &|_| self.modes());
+            return self.best_of(&self.shared(entry), limit, cut, &|_| self.modes());
         }
-        // Of the counts of first blocks a few are looked at, which suit the default cuts. Ranks that choose for
-        // themselves do no worse than under any of them, where each has one chunk.
-        let lower_bound = if entry.pass_choice.schedule.1 == 1 {
-            self.with_inner(entry, &self.options, None, |inner, outer| cut(inner, outer, limit))?.seconds
-        } else {
-            entry.lower_bound
-        };
-        let likely = self.best_of(entry, limit, cut, &|hosted| self.checkpoints(entry, hosted));
-        let found = likely.or_else(|| self.best_of(entry, limit, cut, &|_| self.every_checkpoint(entry)));
+        // Of the counts of first blocks a few are looked at, which suit the default cuts. Ranks that choose for themselves
+        // do no worse than under any of them: each may recompute as many blocks, those that are held longest.
+        let shared = self.shared(entry);
+        let lower_bound = cut(&self.inner(&shared, &self.options, None), &shared.outer, limit)?.seconds;
+        let likely = self.best_of(&shared, limit, cut, &|hosted| self.checkpoints(&shared, hosted));
+        let found = likely.or_else(|| self.best_of(&shared, limit, cut, &|_| self.every_checkpoint(entry)));
         found.map(|found| {
             let lower_bound = lower_bound.max(entry.lower_bound).min(found.closed.bound.0);
             Solved { lower_bound, ..found }
@@ -47,18 +44,18 @@ impl Solving<'_> {
     /// for it; its bound is that of all of these.
     fn best_of(
         &self,
-        entry: &Entry,
+        shared: &Shared<'a>,
         limit: f64,
         cut: Cut<'_>,
         modes: &dyn Fn(&Hosted) -> Vec<Option<CheckpointEntry>>,
     ) -> Option<Solved> {
         let mut best: Option<Solved> = None;
         let mut lower = f64::INFINITY;
-        for hosted in self.splits(entry) {
+        for hosted in self.splits(&shared.entry) {
             for checkpoint in modes(&hosted) {
                 let below = best.as_ref().map_or(limit, |best| best.closed.likely.0.min(limit));
                 let alike = Alike { checkpoint, hosted };
-                let Some(solved) = self.solve_alike(entry, &alike, below, cut) else { continue };
+                let Some(solved) = self.solve_alike(shared, &alike, below, cut) else { continue };
                 lower = lower.min(solved.lower_bound);
                 if best.as_ref().is_none_or(|best| solved.closed.likely < best.closed.likely) {
                     best = Some(solved);
@@ -68,21 +65,22 @@ impl Solving<'_> {
         best.map(|best| Solved { lower_bound: lower, ..best })
     }
 
-    fn solve_alike(&self, entry: &Entry, alike: &Alike, limit: f64, cut: Cut<'_>) -> Option<Solved> {
-        let chosen = self.with_alike(entry, alike, |inner, outer| cut(inner, outer, limit))?;
-        let solved = self.solved(entry, chosen);
+    fn solve_alike(&self, shared: &Shared<'a>, alike: &Alike, limit: f64, cut: Cut<'_>) -> Option<Solved> {
+        let chosen = self.with_alike(shared, alike, |inner, outer| cut(inner, outer, limit))?;
+        let solved = self.solved(shared, chosen);
         rules::legal(&solved.strategy, &self.bounding.space.problem.facts).then_some(solved)
     }
 
     /// What no choice of `entry` can undercut as played.
     pub(super) fn prove_alike(&self, entry: &Entry, aim: Aim) -> Proof {
+        let shared = self.shared(entry);
         let mut all = Proof { lower: aim.best, better: Vec::new(), effort: 0, is_played: false };
         for hosted in self.splits(entry) {
             for checkpoint in self.every_checkpoint(entry) {
                 let alike = Alike { checkpoint, hosted };
                 let best = all.lower.min(aim.best);
                 let solved = self.with_ways(entry, |ways| {
-                    self.solve_alike(entry, &alike, best, &|inner, outer, limit| {
+                    self.solve_alike(&shared, &alike, best, &|inner, outer, limit| {
                         inner.solve(outer, (ways, entry.step), limit)
                     })
                 });
@@ -92,7 +90,7 @@ impl Solving<'_> {
                     continue;
                 }
                 let aim = Aim { effort: aim.effort - all.effort, ..aim };
-                let own = self.with_alike(entry, &alike, |inner, outer| {
+                let own = self.with_alike(&shared, &alike, |inner, outer| {
                     self.prove_choices(entry, (inner, outer), &solved.strategy, aim)
                 });
                 all.lower = all.lower.min(own.lower.max(solved.lower_bound));
@@ -111,9 +109,9 @@ impl Solving<'_> {
 
     /// The checkpoint choices that are worth a look with `hosted` on the host: each mode for all blocks, and of the
     /// first K blocks of every chunk the fewest that fit under the default cuts, and one less.
-    fn checkpoints(&self, entry: &Entry, hosted: &Hosted) -> Vec<Option<CheckpointEntry>> {
+    fn checkpoints(&self, shared: &Shared<'a>, hosted: &Hosted) -> Vec<Option<CheckpointEntry>> {
         let mut list = self.modes();
-        if let Some(count) = self.fewest_first(entry, hosted) {
+        if let Some(count) = self.fewest_first(shared, hosted) {
             let counts = [count.saturating_sub(1), count].into_iter().filter(|count| *count > 0);
             list.extend(counts.map(|count| Some(CheckpointEntry::First(count))));
         }
@@ -154,12 +152,12 @@ impl Solving<'_> {
     }
 
     /// The fewest first blocks of each chunk that recompute wholly so that the default cuts fit, if some do.
-    fn fewest_first(&self, entry: &Entry, hosted: &Hosted) -> Option<u32> {
-        let most = self.most_first(entry).checked_sub(1).filter(|most| *most > 0)?;
+    fn fewest_first(&self, shared: &Shared<'a>, hosted: &Hosted) -> Option<u32> {
+        let most = self.most_first(&shared.entry).checked_sub(1).filter(|most| *most > 0)?;
         let space = self.bounding.space;
         let facts = &space.problem.facts;
-        let outer = space.strategy(entry);
-        let cuts = space.plainest_cuts(&outer);
+        let outer = &shared.outer;
+        let cuts = space.plainest_cuts(outer);
         let fits = |count: u32| {
             let entry = CheckpointEntry::First(count);
             let checkpoint = cuts.iter().map(|&blocks| entry.over(blocks)).collect();
@@ -170,7 +168,7 @@ impl Solving<'_> {
                 }
             }
             strategy.normalise(facts);
-            self.closed_forms.fits(&self.closed_forms.close(&strategy))
+            self.closed_forms.fits(&self.close(shared, &strategy))
         };
         if !fits(most) {
             return None;
@@ -185,11 +183,11 @@ impl Solving<'_> {
 
     fn with_alike<T>(
         &self,
-        entry: &Entry,
+        shared: &Shared<'a>,
         alike: &Alike,
         look: impl FnOnce(&InnerProblem<'_, '_>, &Strategy) -> T,
     ) -> T {
         let checkpoint = alike.checkpoint.clone().map(|entry| vec![entry]);
-        self.with_inner(entry, &Options::one(alike.hosted), checkpoint.as_deref(), look)
+        look(&self.inner(shared, &Options::one(alike.hosted), checkpoint.as_deref()), &shared.outer)
     }
 }

@@ -129,7 +129,10 @@ pub fn search(
     };
     let mut fastest = None;
     if let Some(tolerance) = request.tolerance.filter(|_| request.objective == Objective::Time) {
-        let known = robust::Known { fastest: &winner, played: &found.played, entries: &all, bounded };
+        let least = account.lowest_bound.into_iter().chain([winner.playback.step_time]).reduce(Seconds::min);
+        let lower = least.map_or(0.0, |seconds| seconds.0);
+        let known =
+            robust::Known { fastest: &winner, played: &found.played, entries: &all, bounded, lower };
         if let Some(robust) = robust::choose(&solving, &known, tolerance) {
             account.robust = Some(RobustAccount { upper: robust.upper, lower: robust.lower });
             if robust.plan.strategy != winner.strategy {

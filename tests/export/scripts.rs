@@ -98,7 +98,7 @@ fn scripts_of_megatron() {
         &[],
         "1315723264 in 24: tp=2,pp=1,dp=4,sp=off,zero=0,micro=4,accum=8,grad=fp16,reduce=fp16; 128 x 2048 fp16 dropout 0.1",
     );
-    asks("sizes.sh", &[], "argument $5 (line 6): give --env 5=VALUE");
+    asks("sizes.sh", &[], "argument $5 (line 7): give --env 5=VALUE");
     means(
         "sizes.sh",
         "1x8xa100-sxm-80gb",
@@ -190,7 +190,9 @@ fn of_bash(script: &str, environment: &[(&str, &str)], arguments: &[&str]) -> Op
 
 #[test]
 fn scripts_hand_over_what_bash_does() {
-    let cases: [(&str, &[(&str, &str)], &[&str]); 6] = [
+    /// A script, its environment, and its arguments.
+    type Call = (&'static str, &'static [(&'static str, &'static str)], &'static [&'static str]);
+    let cases: [Call; 6] = [
         ("gpt.sh", &[], &["/save", "/data"]),
         ("sizes.sh", &[], &["x", "70B", "2", "128", "8", "full", "true"]),
         ("sizes.sh", &[], &["x", "7B", "2", "128", "8", "sel", "false"]),

@@ -20,6 +20,8 @@ use crate::units::Seconds;
 pub struct Least<'e, 'p, 'a> {
     ends: &'e UpperEnds<'p, 'a>,
     tolerance: f64,
+    /// No strategy that fits takes less, in seconds.
+    fastest: f64,
     /// Plans that fit.
     pub plans: Vec<Candidate>,
     /// The least upper end of `plans`, in seconds.
@@ -29,9 +31,10 @@ pub struct Least<'e, 'p, 'a> {
 }
 
 impl<'e, 'p, 'a> Least<'e, 'p, 'a> {
-    /// Nothing is known; plans within `tolerance` of the least are of interest.
-    pub const fn new(ends: &'e UpperEnds<'p, 'a>, tolerance: f64) -> Self {
-        Self { ends, tolerance, plans: Vec::new(), upper: f64::INFINITY, lower: f64::INFINITY }
+    /// Nothing is known but that no step takes less than `fastest` seconds; plans within `tolerance` of the least are of
+    /// interest.
+    pub const fn new(ends: &'e UpperEnds<'p, 'a>, tolerance: f64, fastest: f64) -> Self {
+        Self { ends, tolerance, fastest, plans: Vec::new(), upper: f64::INFINITY, lower: f64::INFINITY }
     }
 
     /// Takes in plans that fit.
@@ -74,9 +77,11 @@ impl<'e, 'p, 'a> Least<'e, 'p, 'a> {
     /// Searches `entries`; of those that are not searched elsewhere, the ratio is at least `more` above what their outer
     /// strategies settle.
     pub fn look(&mut self, solving: &Solving<'_>, entries: &[Entry], more: f64) {
-        let mut account = Account::default();
-        let placed =
-            place(solving.bounding, entries, self.upper / (self.ends.least_ratio() + more), &mut account);
+        let limit = self.upper / (self.ends.least_ratio() + more);
+        if self.fastest >= limit {
+            return;
+        }
+        let placed = place(solving.bounding, entries, limit, &mut Account::default());
         // Ratios are above 1, so their bits are in order as they are.
         let mut classes: BTreeMap<u64, Vec<Entry>> = BTreeMap::new();
         for entry in placed {
@@ -90,7 +95,7 @@ impl<'e, 'p, 'a> Least<'e, 'p, 'a> {
             let mut found = self.found(ratio);
             let limit = found.limit();
             entries.retain(|entry| entry.lower_bound < limit);
-            if entries.is_empty() {
+            if entries.is_empty() || self.fastest >= limit {
                 continue;
             }
             let mut account = Account::default();

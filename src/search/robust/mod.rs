@@ -32,6 +32,8 @@ pub struct Known<'k> {
     /// The strategies whose bounds are below `bounded`, in seconds.
     pub entries: &'k [Entry],
     pub bounded: f64,
+    /// No strategy that fits takes less, in seconds.
+    pub lower: f64,
 }
 
 /// The chosen plan.
@@ -56,7 +58,7 @@ pub fn choose(solving: &Solving<'_>, known: &Known<'_>, tolerance: f64) -> Optio
 fn among(problem: &Problem<'_>, solving: &Solving<'_>, known: &Known<'_>, tolerance: f64) -> Option<Robust> {
     let space = solving.bounding.space;
     let ends = UpperEnds::new(problem);
-    let mut least = Least::new(&ends, tolerance);
+    let mut least = Least::new(&ends, tolerance, known.lower);
     least.add(known.played.iter().filter(|candidate| problem.fits(candidate)).cloned());
     let everywhere = ClosedForms::until(problem, space.deadline);
     let everywhere = Solving::new(solving.bounding, &everywhere);
