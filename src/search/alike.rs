@@ -4,11 +4,11 @@
 use crate::profile::capabilities::CheckpointGrain;
 use crate::profile::choices::OffloadCategory;
 use crate::search::bounding::Entry;
-use crate::search::choices::{Hosted, Options};
+use crate::search::choices::{Hosted, Options, without_activations};
 use crate::search::inner::{Chosen, InnerProblem};
 use crate::search::proof::{Aim, Proof};
 use crate::search::solve::{Shared, Solved, Solving};
-use crate::strategy::{CheckpointEntry, Strategy, rules};
+use crate::strategy::{CheckpointEntry, CheckpointMode, Strategy, rules};
 
 /// One choice for all ranks.
 #[derive(Clone, Debug)]
@@ -28,9 +28,12 @@ impl<'a> Solving<'a> {
         if self.most_first(entry) == 0 {
             return self.best_of(&self.shared(entry), limit, cut, &|_| self.modes());
         }
-        // Of the counts of first blocks a few are looked at, which suit the default cuts. Ranks that choose for themselves
-        // do no worse than under any of them: each may recompute as many blocks, those that are held longest.
         let shared = self.shared(entry);
+        if entry.pass_choice.schedule.1 > 1 {
+            return self.best_of_chunks(&shared, limit, cut);
+        }
+        // Of the counts of first blocks a few are looked at, which suit the default cuts. Ranks that choose for themselves
+        // do no worse than under any of them, where each has one chunk.
         let lower_bound = cut(&self.inner(&shared, &self.options, None), &shared.outer, limit)?.seconds;
         let likely = self.best_of(&shared, limit, cut, &|hosted| self.checkpoints(&shared, hosted));
         let found = likely.or_else(|| self.best_of(&shared, limit, cut, &|_| self.every_checkpoint(entry)));
@@ -49,20 +52,55 @@ impl<'a> Solving<'a> {
         cut: Cut<'_>,
         modes: &dyn Fn(&Hosted) -> Vec<Option<CheckpointEntry>>,
     ) -> Option<Solved> {
-        let mut best: Option<Solved> = None;
-        let mut lower = f64::INFINITY;
+        let mut best = Likeliest::below(limit);
         for hosted in self.splits(&shared.entry) {
             for checkpoint in modes(&hosted) {
-                let below = best.as_ref().map_or(limit, |best| best.closed.likely.0.min(limit));
                 let alike = Alike { checkpoint, hosted };
-                let Some(solved) = self.solve_alike(shared, &alike, below, cut) else { continue };
-                lower = lower.min(solved.lower_bound);
-                if best.as_ref().is_none_or(|best| solved.closed.likely < best.closed.likely) {
-                    best = Some(solved);
-                }
+                best.add(self.solve_alike(shared, &alike, best.limit, cut));
             }
         }
-        best.map(|best| Solved { lower_bound: lower, ..best })
+        best.found()
+    }
+
+    /// The same of all choices, where a rank has several chunks. More recomputation takes longer, as far as nothing is
+    /// copied, and less memory: counts of first blocks are looked at from the fewest that fit until they take too long.
+    fn best_of_chunks(&self, shared: &Shared<'a>, limit: f64, cut: Cut<'_>) -> Option<Solved> {
+        let most = self.most_first(&shared.entry).saturating_sub(1);
+        let cuts = self.cuts(shared);
+        let mut best = Likeliest::below(limit);
+        for hosted in self.splits(&shared.entry) {
+            let is_in_time = |checkpoint: CheckpointEntry, limit: f64| {
+                let options = Options::one(without_activations(hosted)).boundless();
+                cut(&self.inner(shared, &options, Some(&[checkpoint])), &shared.outer, limit).is_some()
+            };
+            if !is_in_time(CheckpointEntry::Whole(CheckpointMode::None), best.limit) {
+                continue;
+            }
+            for checkpoint in self.modes() {
+                let alike = Alike { checkpoint, hosted };
+                best.add(self.solve_alike(shared, &alike, best.limit, cut));
+            }
+            if most == 0 || !is_in_time(CheckpointEntry::First(1), best.limit) {
+                continue;
+            }
+            let fits = |count: u32| cuts.iter().any(|cuts| self.fits_first(shared, cuts, &hosted, count));
+            for count in fewest(most, fits).into_iter().flat_map(|fewest| fewest..=most) {
+                if !is_in_time(CheckpointEntry::First(count), best.limit) {
+                    break;
+                }
+                let alike = Alike { checkpoint: Some(CheckpointEntry::First(count)), hosted };
+                best.add(self.solve_alike(shared, &alike, best.limit, cut));
+            }
+        }
+        best.found()
+    }
+
+    /// The cuts that the chunks of `shared` may have, where a rank has several.
+    fn cuts(&self, shared: &Shared<'a>) -> Vec<Vec<u32>> {
+        let given = self.bounding.space.given_cuts(&shared.outer);
+        let ways =
+            || self.with_ways(&shared.entry, |ways| ways.list.iter().map(|way| way.cuts.clone()).collect());
+        given.map_or_else(ways, |cuts| vec![cuts])
     }
 
     fn solve_alike(&self, shared: &Shared<'a>, alike: &Alike, limit: f64, cut: Cut<'_>) -> Option<Solved> {
@@ -154,31 +192,24 @@ impl<'a> Solving<'a> {
     /// The fewest first blocks of each chunk that recompute wholly so that the default cuts fit, if some do.
     fn fewest_first(&self, shared: &Shared<'a>, hosted: &Hosted) -> Option<u32> {
         let most = self.most_first(&shared.entry).checked_sub(1).filter(|most| *most > 0)?;
-        let space = self.bounding.space;
-        let facts = &space.problem.facts;
+        let cuts = self.bounding.space.plainest_cuts(&shared.outer);
+        fewest(most, |count| self.fits_first(shared, &cuts, hosted, count))
+    }
+
+    /// Whether `shared` fits under `cuts` if the first `count` blocks of each chunk recompute wholly and `hosted` is on the
+    /// host.
+    fn fits_first(&self, shared: &Shared<'a>, cuts: &[u32], hosted: &Hosted, count: u32) -> bool {
         let outer = &shared.outer;
-        let cuts = space.plainest_cuts(outer);
-        let fits = |count: u32| {
-            let entry = CheckpointEntry::First(count);
-            let checkpoint = cuts.iter().map(|&blocks| entry.over(blocks)).collect();
-            let mut strategy = Strategy { cuts: cuts.clone(), checkpoint, ..outer.clone() };
-            for (&category, &fraction) in OffloadCategory::ALL.iter().zip(hosted) {
-                if fraction > 0.0 {
-                    *strategy.offload.fractions_mut(category) = vec![fraction; outer.pipeline as usize];
-                }
+        let entry = CheckpointEntry::First(count);
+        let checkpoint = cuts.iter().map(|&blocks| entry.over(blocks)).collect();
+        let mut strategy = Strategy { cuts: cuts.to_vec(), checkpoint, ..outer.clone() };
+        for (&category, &fraction) in OffloadCategory::ALL.iter().zip(hosted) {
+            if fraction > 0.0 {
+                *strategy.offload.fractions_mut(category) = vec![fraction; outer.pipeline as usize];
             }
-            strategy.normalise(facts);
-            self.closed_forms.fits(&self.close(shared, &strategy))
-        };
-        if !fits(most) {
-            return None;
         }
-        let (mut low, mut high) = (0, most);
-        while high - low > 1 {
-            let middle = low + (high - low) / 2;
-            if fits(middle) { high = middle } else { low = middle }
-        }
-        Some(high)
+        strategy.normalise(&self.bounding.space.problem.facts);
+        self.closed_forms.fits(&self.close(shared, &strategy))
     }
 
     fn with_alike<T>(
@@ -190,4 +221,44 @@ impl<'a> Solving<'a> {
         let checkpoint = alike.checkpoint.clone().map(|entry| vec![entry]);
         look(&self.inner(shared, &Options::one(alike.hosted), checkpoint.as_deref()), &shared.outer)
     }
+}
+
+/// The likeliest of choices, and what none of them undercuts.
+struct Likeliest {
+    best: Option<Solved>,
+    lower: f64,
+    /// Seconds below which others are of interest.
+    limit: f64,
+}
+
+impl Likeliest {
+    const fn below(limit: f64) -> Self {
+        Self { best: None, lower: f64::INFINITY, limit }
+    }
+
+    fn add(&mut self, solved: Option<Solved>) {
+        let Some(solved) = solved else { return };
+        self.lower = self.lower.min(solved.lower_bound);
+        if self.best.as_ref().is_none_or(|best| solved.closed.likely < best.closed.likely) {
+            self.limit = self.limit.min(solved.closed.likely.0);
+            self.best = Some(solved);
+        }
+    }
+
+    fn found(self) -> Option<Solved> {
+        self.best.map(|best| Solved { lower_bound: self.lower, ..best })
+    }
+}
+
+/// The fewest of 1 to `most` that fit, if so many do; more fit whenever fewer do.
+fn fewest(most: u32, fits: impl Fn(u32) -> bool) -> Option<u32> {
+    if !fits(most) {
+        return None;
+    }
+    let (mut low, mut high) = (0, most);
+    while high - low > 1 {
+        let middle = low + (high - low) / 2;
+        if fits(middle) { high = middle } else { low = middle }
+    }
+    Some(high)
 }

@@ -131,8 +131,7 @@ pub fn search(
     if let Some(tolerance) = request.tolerance.filter(|_| request.objective == Objective::Time) {
         let least = account.lowest_bound.into_iter().chain([winner.playback.step_time]).reduce(Seconds::min);
         let lower = least.map_or(0.0, |seconds| seconds.0);
-        let known =
-            robust::Known { fastest: &winner, played: &found.played, entries: &all, bounded, lower };
+        let known = robust::Known { fastest: &winner, played: &found.played, entries: &all, bounded, lower };
         if let Some(robust) = robust::choose(&solving, &known, tolerance) {
             account.robust = Some(RobustAccount { upper: robust.upper, lower: robust.lower });
             if robust.plan.strategy != winner.strategy {
