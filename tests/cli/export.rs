@@ -312,7 +312,7 @@ fn files_that_will_not_do() {
         place
             .run(["simulate", "gpt2", "--cluster", "1x1xh100-sxm", "--strategy", "tp=1", "--from", "a.toml"])
             .code,
-        2
+        3
     );
 }
 

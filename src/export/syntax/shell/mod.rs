@@ -143,4 +143,4 @@ pub fn advice(names: &[String]) -> String {
 }
 
 #[cfg(test)]
-mod oracle;
+mod tests_against_bash;
