@@ -180,7 +180,7 @@ fn inside(pool: &rayon::ThreadPool, work: impl FnOnce() + Send) {
     });
 }
 
-/// Runs `left` and `right` side by side, by pointers too.
+/// Runs `left` and `right` side by side. Rayon gets pointers, so that its part is compiled once for all kernels.
 pub fn both(left: impl FnOnce() + Send, right: impl FnOnce() + Send) {
     fn erased(left: &mut (dyn FnMut() + Send), right: &mut (dyn FnMut() + Send)) {
         rayon::join(left, right);
