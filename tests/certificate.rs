@@ -17,7 +17,8 @@ use meshwright::profile::choices::CheckpointMode;
 use meshwright::profile::device::KernelRates;
 use meshwright::profile::engines::engines;
 use meshwright::profile::{DeviceModel, EngineProfile, Sourced, device_model};
-use meshwright::search::{Failure, Outcome, Problem, Request, search};
+use meshwright::search::request::TOLERANCE;
+use meshwright::search::{Candidate, Failure, Outcome, Problem, Request, search};
 use meshwright::simulate::play;
 use meshwright::strategy::{Checkpoint, CheckpointEntry, Draft, Strategy, Workload, resolve, rules};
 use meshwright::units::{Bytes, ElementType};
@@ -97,7 +98,7 @@ fn experts() -> Model {
 
 /// The shortest step that the answer leaves open, in seconds.
 fn proven(outcome: &Outcome) -> f64 {
-    let found = outcome.winner.playback.step_time.0;
+    let found = outcome.fastest.as_ref().unwrap_or(&outcome.winner).playback.step_time.0;
     outcome.account.lowest_bound.map_or(found, |lowest| lowest.0.min(found))
 }
 
@@ -163,12 +164,12 @@ fn change(strategy: &mut Strategy, problem: &Problem<'_>, dice: &mut Dice) {
 fn no_strategy_beats_an_answer_by_more_than_its_gap() {
     let tries: u64 =
         std::env::var("MESHWRIGHT_ATTACK").ok().and_then(|count| count.parse().ok()).unwrap_or(40);
-    let (mut fitting, mut settings, mut attacked) = (0, 0, 0);
+    let (mut fitting, mut careful_ones, mut settings, mut attacked) = (0, 0, 0, 0);
     for seed in 0..40 {
         let setting = Setting::new(seed);
         let problem = setting.problem();
         let mut dice = Dice::new(900_000 + seed);
-        let outcome = match search(&problem, &Request::default(), &|_| {}) {
+        let outcome = match search(&problem, &Request::plain(), &|_| {}) {
             Ok(outcome) => outcome,
             Err(failure) => {
                 assert!(matches!(failure, Failure::NothingFits { .. }), "{}: {failure}", setting.what);
@@ -178,6 +179,15 @@ fn no_strategy_beats_an_answer_by_more_than_its_gap() {
         };
         settings += 1;
         let least = proven(&outcome);
+        let fastest = outcome.fastest.as_ref().unwrap_or(&outcome.winner);
+        let careful = problem.with_room_for(problem.half_widths(fastest).memory);
+        let upper = |candidate: &Candidate| {
+            let half_width = problem.coverage(&candidate.strategy).half_widths.time;
+            candidate.playback.step_time.0 * (1.0 + half_width)
+        };
+        let robust = outcome.account.robust.expect("a plan to bet on was asked for");
+        let worst = robust.upper.0 * (1.0 + TOLERANCE);
+        assert!(upper(&outcome.winner) <= worst * (1.0 + 1e-9), "{}", setting.what);
         for turn in 0..tries {
             let mut strategy = if turn.is_multiple_of(2) {
                 outcome.winner.strategy.clone()
@@ -198,6 +208,17 @@ fn no_strategy_beats_an_answer_by_more_than_its_gap() {
             if problem.fits(&other) {
                 fitting += 1;
                 let seconds = other.playback.step_time.0;
+                if careful.fits(&other) {
+                    careful_ones += 1;
+                    assert!(
+                        upper(&other) >= robust.lower.0 * (1.0 - 1e-9),
+                        "{}: an upper end of {} s beats {} s: {}",
+                        setting.what,
+                        upper(&other),
+                        robust.lower.0,
+                        other.strategy.text(problem.facts.defaults)
+                    );
+                }
                 assert!(
                     seconds >= least * (1.0 - 1e-9),
                     "{}: {seconds} s beats {least} s, found {} s: {}",
@@ -209,6 +230,7 @@ fn no_strategy_beats_an_answer_by_more_than_its_gap() {
         }
     }
     assert!(settings > 25 && fitting > 8 * tries && attacked > 0, "{settings} {fitting} {attacked}");
+    assert!(careful_ones > 4 * tries, "{careful_ones}");
 }
 
 /// Random strategies where nothing is said to fit, the leanest among them: none does. How many were tried.
@@ -269,7 +291,8 @@ fn with_more_host_memory_or_faster_links_no_plan_is_slower_than_the_one_found_wi
         let found = outcome.winner.playback.step_time.0;
         let winner = outcome.winner.strategy.clone();
         for (what, cluster) in richer(&setting.cluster) {
-            let richer = Problem { cluster: &cluster, ..problem.clone() };
+            let host_limit = cluster.host_memory_per_device();
+            let richer = Problem { cluster: &cluster, host_limit, ..problem.clone() };
             let Ok(outcome) = search(&richer, &Request::default(), &|_| {}) else {
                 panic!("{}: nothing fits with more {what}", setting.what);
             };

@@ -207,3 +207,29 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn an_unknown_type_is_read_as_the_family_whose_weights_lie_beside_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = json!({
+        "model_type": "our_own", "vocab_size": 1000, "hidden_size": 64, "intermediate_size": 128, "head_dim": 16,
+        "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2, "hidden_act": "silu",
+        "max_position_embeddings": 512, "tie_word_embeddings": false, "attention_bias": false, "mlp_bias": false,
+    });
+    fs::write(folder.path().join("config.json"), config.to_string()).unwrap();
+    let path = folder.path().to_str().unwrap();
+    assert!(matches!(load(path), Err(ModelError::UnknownType { .. })));
+    let parameters = 2 * 1000 * 64 + 2 * (2 * 64 * 64 + 2 * 32 * 64 + 3 * 64 * 128 + 2 * 64) + 64;
+    let index = |bytes: u64| {
+        let index = json!({"metadata": {"total_size": bytes}, "weight_map": {"a": "model-1.safetensors"}});
+        fs::write(folder.path().join("model.safetensors.index.json"), index.to_string()).unwrap();
+    };
+    index(2 * parameters + 128);
+    assert!(matches!(load(path), Err(ModelError::UnknownType { .. })));
+    index(2 * parameters);
+    let model = load(path).unwrap();
+    assert_eq!(model.parameter_count(), parameters);
+    assert!(model.warnings[0].starts_with("model_type our_own is not known: it is read as llama"));
+    // It is planned, and nobody claims to know its arithmetic.
+    assert!(meshwright::model::tensors::trainable(&model).is_err());
+}

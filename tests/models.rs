@@ -246,17 +246,13 @@ fn opt_350m_norms_after_the_residual_and_narrows_its_table() {
 }
 
 #[test]
-fn what_is_not_planned_is_refused_with_a_way_on() {
-    let refused = |config: &Value| match hugging_face::import(config, "model") {
-        Err(error @ ModelError::Unsupported { .. }) => error.to_string(),
-        other => panic!("{other:?}"),
-    };
-    let mut config = fixture("gemma-3-4b");
-    assert!(refused(&config).starts_with("vision_config"));
-    config.as_object_mut().unwrap().remove("vision_config");
+fn towers_are_named_and_left_out() {
+    let config = fixture("gemma-3-4b");
     let nested = hugging_face::import(&config, "gemma-3-4b").unwrap();
     let alone = hugging_face::import(&config["text_config"], "gemma-3-4b").unwrap();
     assert!(nested.layers().eq(alone.layers()));
+    let said = "the vision tower of vision_config (27 layers of width 1152, about 411 M parameters)";
+    assert!(nested.warnings[0].starts_with(said), "{:?}", nested.warnings);
     // The checkpoint's count less its vision tower and projector.
     assert_eq!(nested.parameter_count(), 4_300_079_472 - 416_866_032 - 2_950_272);
 }
@@ -339,11 +335,15 @@ fn unknown_fields_are_warnings_and_unknown_types_errors() {
         warnings,
         ["unknown field `flux_capacitor` is ignored", "unknown field `sideways` is ignored"]
     );
-    let error = hugging_face::import(&json!({"model_type": "mamba"}), "mamba").unwrap_err().to_string();
-    assert!(
-        error.contains("`mamba` is not known; nearest: ")
-            && hugging_face::model_types().all(|known| error.contains(known))
-    );
+    let unknown = json!({
+        "model_type": "our_own", "vocab_size": 1000, "hidden_size": 64, "intermediate_size": 128, "head_dim": 16,
+        "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2, "hidden_act": "silu",
+        "max_position_embeddings": 512, "tie_word_embeddings": false, "attention_bias": false, "mlp_bias": false,
+    });
+    let error = hugging_face::import(&unknown, "ours").unwrap_err().to_string();
+    assert!(error.starts_with("model_type `our_own` is not known; nearest: llama"), "{error}");
+    let error = hugging_face::import(&json!({"model_type": "mamba2"}), "ours").unwrap_err().to_string();
+    assert_eq!(error, "model_type mamba2 is not supported: it has state-space layers, which is not planned");
 }
 
 #[test]
@@ -419,10 +419,14 @@ fn odd_value() -> impl Strategy<Value = Value> {
 
 /// The config of every published file and of every one that was written for the counts.
 fn all_configs() -> Vec<Value> {
-    let written = WRITTEN.iter().flat_map(|text| text.lines()).map(|line| {
-        let entry: Value = serde_json::from_str(line).unwrap();
-        entry["config"].clone()
-    });
+    let causal = fs::read_to_string(causal_path()).unwrap();
+    let lines = WRITTEN.iter().flat_map(|text| text.lines()).chain(causal.lines());
+    let written: Vec<Value> = lines
+        .map(|line| {
+            let entry: Value = serde_json::from_str(line).unwrap();
+            entry["config"].clone()
+        })
+        .collect();
     FIXTURES.iter().map(|(name, _)| fixture(name)).chain(written).collect()
 }
 
@@ -445,5 +449,87 @@ proptest! {
             Ok(model) => prop_assert!(model.parameter_count() > 0 && model.blocks() > 0),
             Err(error) => prop_assert!(error.to_string().len() < 1000, "{error}"),
         }
+    }
+}
+
+/// Model types of transformers that stand for a causal model, of which so many are counted to the parameter.
+const CAUSAL: usize = 93;
+
+/// The golden file that `tests/models/write_causal.py` writes.
+fn causal_path() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/models/causal-5.24.0.jsonl")
+}
+
+#[test]
+fn causal_types_are_counted_to_the_parameter_or_refused_with_the_part_that_is_strange() {
+    let (mut right, mut refused) = (BTreeSet::new(), BTreeSet::new());
+    let mut wrong = Vec::new();
+    for line in fs::read_to_string(causal_path()).unwrap().lines() {
+        let entry: Value = serde_json::from_str(line).unwrap();
+        let name = entry["type"].as_str().unwrap().to_owned();
+        match (hugging_face::import(&entry["config"], &name), entry["parameters"].as_u64()) {
+            (Ok(model), Some(counted)) if model.parameter_count() == counted => {
+                right.insert(name);
+            }
+            (Ok(model), counted) => {
+                wrong.push(format!("{name}: {} instead of {counted:?}", model.parameter_count()));
+            }
+            (Err(ModelError::Unsupported { .. }), _) => {
+                refused.insert(name);
+            }
+            (Err(error), _) => wrong.push(format!("{name}: {error}")),
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    println!("{} right: {right:?}", right.len());
+    assert!(right.len() >= CAUSAL, "{} types: {right:?}", right.len());
+}
+
+/// Families whose code is published with their weights, with what is published of one model each.
+#[test]
+fn families_with_code_of_their_own_have_the_parameters_of_their_checkpoints() {
+    for (name, fields, parameters) in [
+        (
+            "internlm2-7b",
+            json!({"model_type": "internlm2", "vocab_size": 92_544, "hidden_size": 4096, "intermediate_size": 14_336,
+                "num_hidden_layers": 32, "num_attention_heads": 32, "num_key_value_heads": 8, "bias": false}),
+            7_737_708_544,
+        ),
+        (
+            "baichuan2-7b",
+            json!({"model_type": "baichuan", "vocab_size": 125_696, "hidden_size": 4096, "intermediate_size": 11_008,
+                "num_hidden_layers": 32, "num_attention_heads": 32, "model_max_length": 4096}),
+            7_505_973_248,
+        ),
+        (
+            "qwen-7b",
+            json!({"model_type": "qwen", "vocab_size": 151_936, "hidden_size": 4096, "intermediate_size": 22_016,
+                "num_hidden_layers": 32, "num_attention_heads": 32, "kv_channels": 128, "seq_length": 8192}),
+            7_721_324_544,
+        ),
+        (
+            "chatglm3-6b",
+            json!({"model_type": "chatglm", "padded_vocab_size": 65_024, "hidden_size": 4096,
+                "ffn_hidden_size": 13_696, "num_layers": 28, "num_attention_heads": 32, "multi_query_group_num": 2,
+                "multi_query_attention": true, "kv_channels": 128, "add_qkv_bias": true, "seq_length": 8192}),
+            6_243_584_000,
+        ),
+        (
+            "minicpm-2b",
+            json!({"model_type": "minicpm", "vocab_size": 122_753, "hidden_size": 2304, "intermediate_size": 5760,
+                "num_hidden_layers": 40, "num_attention_heads": 36, "num_key_value_heads": 36}),
+            2_724_880_896,
+        ),
+        (
+            "deepseek-moe-16b",
+            json!({"model_type": "deepseek", "vocab_size": 102_400, "hidden_size": 2048, "intermediate_size": 10_944,
+                "moe_intermediate_size": 1408, "num_hidden_layers": 28, "num_attention_heads": 16,
+                "num_key_value_heads": 16, "n_routed_experts": 64, "n_shared_experts": 2, "num_experts_per_tok": 6,
+                "first_k_dense_replace": 1}),
+            16_375_728_128_u64,
+        ),
+    ] {
+        let model = hugging_face::import(&fields, name).unwrap_or_else(|error| panic!("{name}: {error}"));
+        assert_eq!(model.parameter_count(), parameters, "{name}");
     }
 }

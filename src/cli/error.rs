@@ -147,11 +147,18 @@ impl From<ClusterError> for CliError {
 
 impl From<ImportError> for CliError {
     fn from(error: ImportError) -> Self {
+        let mut message = error.to_string();
+        if let ImportError::Value { path, nearest, .. } | ImportError::Elsewhere { path, nearest, .. } =
+            &error
+            && let Some(near) = nearest.first()
+        {
+            message += &format!(" (--assume {path}={near} reads the file as if it said that)");
+        }
         Self {
             kind: Kind::Input,
             field: shown(&error.field()),
             value: shown(&error.value()),
-            message: error.to_string(),
+            message,
             nearest: error.nearest(),
         }
     }

@@ -1,13 +1,10 @@
 //! `meshwright explain`: why not this strategy.
 
-use std::path::PathBuf;
-
 use clap::Args;
 
 use super::document::{pretty, style};
 use super::error::CliError;
-use super::from::{Asked, Question};
-use super::hints;
+use super::from::{Asked, AskedArgs, Question};
 use super::output::print;
 use super::plan::memory_limit;
 use super::progress::Bar;
@@ -34,13 +31,8 @@ Exit code 0 says that it could be explained, also where the strategy is illegal 
 pub struct ExplainArgs {
     #[command(flatten)]
     workload: WorkloadArgs,
-    /// The strategy, such as tp=8,pp=2,zero=1 (help strategy lists its keys and defaults)
-    #[arg(long, value_name = "STRATEGY", value_parser = hints::STRATEGY, hide_possible_values = true)]
-    #[arg(required_unless_present = "from")]
-    strategy: Option<String>,
-    /// Read the strategy from a training engine's configuration, and what that says of model and workload
-    #[arg(long, value_name = "FILE", conflicts_with = "strategy")]
-    from: Option<PathBuf>,
+    #[command(flatten)]
+    asked: AskedArgs,
     /// Device memory that a plan may use, such as 70GiB [default: all of it]
     #[arg(long, value_name = "SIZE", allow_hyphen_values = true)]
     memory_limit: Option<String>,
@@ -59,7 +51,7 @@ struct ExplainRequest {
 impl ExplainArgs {
     fn request(self) -> Result<ExplainRequest, CliError> {
         Ok(ExplainRequest {
-            question: Question::new(self.workload, self.strategy, self.from)?.of_one_engine(true)?,
+            question: Question::new(self.workload, self.asked)?.of_one_engine(true)?,
             memory_limit: self.memory_limit.as_deref().map(memory_limit).transpose()?,
             json: self.json,
         })
@@ -69,19 +61,24 @@ impl ExplainArgs {
 /// Runs the command.
 pub fn run(args: ExplainArgs) -> Result<(), CliError> {
     let ExplainRequest { question, memory_limit, json } = args.request()?;
-    let Asked { subject, draft, text, imported, batch } = question.load()?;
+    let Asked { subject, draft, text, imported, runner, batch, typed } = question.load()?;
     let problem =
         Problem::new(&subject.model, &subject.cluster, subject.workload, &subject.engine, memory_limit);
     let bar = Bar::new(!json);
     let mut explanation = plan::explain(&problem, &text, &draft, &|progress| bar.show(progress));
     bar.clear();
-    if let Some(imported) = &imported {
+    // A file that hands its settings to another engine is no file of that one.
+    let own = imported.as_ref().filter(|imported| {
+        imported.target().zip(runner).is_some_and(|(target, runner)| target.text() == runner.text())
+    });
+    if let Some(imported) = own {
         let scene = Scene {
             model: &subject.model,
             devices: subject.cluster.devices(),
             devices_per_node: u64::from(subject.cluster.devices_per_node),
             global_batch: batch,
             seq_len: Some(subject.workload.seq_len),
+            typed: Some(&typed),
         };
         explanation.file = file_diff(imported, &problem, &scene, &explanation);
     }

@@ -61,7 +61,7 @@ pub struct PlanArgs {
     #[arg(long, value_name = "OBJECTIVE", default_value = "robust", hide_possible_values = true)]
     #[arg(value_parser = PossibleValuesParser::new(["robust", "time", "memory", "devices", "cost"]))]
     objective: String,
-    /// How much longer than the fastest a robust plan may take
+    /// How far above the least upper end of a step a robust plan may be
     #[arg(long, value_name = "SHARE", default_value = "3%", allow_hyphen_values = true)]
     tolerance: String,
     /// Plans to show beside the best

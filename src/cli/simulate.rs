@@ -7,8 +7,7 @@ use clap::Args;
 use super::claims::Claims;
 use super::document;
 use super::error::CliError;
-use super::from::{Asked, Question};
-use super::hints;
+use super::from::{Asked, AskedArgs, Question};
 use super::output::Outputs;
 use super::workload::WorkloadArgs;
 use crate::export::Imported;
@@ -33,13 +32,8 @@ The timeline opens in https://ui.perfetto.dev and in Chrome's tracing page.";
 pub struct SimulateArgs {
     #[command(flatten)]
     workload: WorkloadArgs,
-    /// The strategy, such as tp=8,pp=2,zero=1 (help strategy lists its keys and defaults)
-    #[arg(long, value_name = "STRATEGY", value_parser = hints::STRATEGY, hide_possible_values = true)]
-    #[arg(required_unless_present = "from")]
-    strategy: Option<String>,
-    /// Read the strategy from a training engine's configuration, and what that says of model and workload
-    #[arg(long, value_name = "FILE", conflicts_with = "strategy")]
-    from: Option<PathBuf>,
+    #[command(flatten)]
+    asked: AskedArgs,
     /// Write the plan document here
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
@@ -63,8 +57,8 @@ struct SimulateRequest {
 
 impl SimulateArgs {
     fn request(self) -> Result<SimulateRequest, CliError> {
-        let mut claims = self.workload.claims().reads("--from", self.from.as_ref());
-        let question = Question::new(self.workload, self.strategy, self.from)?.of_one_engine(false)?;
+        let mut claims = self.workload.claims().reads("--from", self.asked.from.as_ref());
+        let question = Question::new(self.workload, self.asked)?.of_one_engine(false)?;
         let named = [("out", self.out), ("report", self.report), ("timeline", self.timeline)];
         Ok(SimulateRequest { question, outputs: Outputs::new(&mut claims, named)?, json: self.json })
     }

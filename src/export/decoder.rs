@@ -3,11 +3,12 @@
 use serde::{Serialize, Serializer};
 
 use crate::model::constants::RotaryScaling;
+use crate::model::hugging_face::{model_type, otherwise};
 use crate::model::layer::{
     Activation, Attention, Embedding, Head, LayerKind, LossFunction, Mlp, Moe, Norm, NormKind, NormSpan,
     Position, Projection,
 };
-use crate::model::{Constants, LossWeight, Model};
+use crate::model::{Constants, LossWeight, Model, ModelError, MultiToken, decoder};
 
 /// A decoder whose blocks are alike but for windows and experts.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -69,8 +70,13 @@ impl Experts {
 }
 
 impl Decoder {
-    /// The decoder that `model` is; none where it is none, or its blocks differ in more than windows and experts.
+    /// The decoder that `model` is; none where it is none, its blocks differ in more than windows and experts, or its
+    /// family computes what its layers do not say.
     pub fn of(model: &Model) -> Option<Self> {
+        let family = model.config.as_ref().and_then(model_type);
+        if family.and_then(otherwise).is_some() {
+            return None;
+        }
         let mut parts = Parts::default();
         for (index, layer) in model.layers().enumerate() {
             let inputs = model.inputs(index).len();
@@ -151,6 +157,46 @@ impl Decoder {
         let is_usual = |scale: &f64| (scale / usual - 1.0).abs() < 1e-12;
         constants.score_scale = constants.score_scale.filter(|scale| !is_usual(scale));
         self
+    }
+
+    /// The model that it is, called `name`, for sequences of `longest` tokens at the most.
+    ///
+    /// # Errors
+    /// If a size of it cannot be.
+    pub fn model(
+        &self,
+        name: &str,
+        longest: Option<u64>,
+        multi_token: MultiToken,
+    ) -> Result<Model, ModelError> {
+        let residual = match self.residual {
+            Residual::Sequential => decoder::Residual::Sequential,
+            Residual::Parallel => decoder::Residual::Parallel,
+        };
+        let has_experts = |block: usize| {
+            self.experts.as_ref().filter(|experts| experts.in_blocks.get(block).copied().unwrap_or(false))
+        };
+        let block = |block: usize| {
+            let window = self.windows.get(block).copied().flatten();
+            let feed_forward = match (has_experts(block), &self.mlp) {
+                (Some(experts), _) => decoder::FeedForward::Experts(experts.layer.clone()),
+                (None, mlp) => decoder::FeedForward::Dense(mlp.clone()?),
+            };
+            let attention = Attention { window, ..self.attention.clone() };
+            Some(decoder::Block { projection: None, attention, feed_forward, residual })
+        };
+        let blocks: Vec<decoder::Block> =
+            (0..usize::try_from(self.blocks).unwrap_or(0)).filter_map(block).collect();
+        let mut made = decoder::Decoder {
+            embedding: self.embedding.clone(),
+            blocks,
+            head: self.head.clone(),
+            max_sequence: longest,
+        };
+        if multi_token == MultiToken::Counted {
+            made.predict_ahead(self.multi_token);
+        }
+        made.assemble(name, self.constants.clone(), Vec::new())
     }
 
     /// A Llama: RMS norms, rotary positions, grouped queries, a gated SiLU MLP, no bias; its head has a table of its own.
@@ -305,7 +351,10 @@ impl Decoder {
                 .mlp
                 .as_ref()
                 .is_some_and(|mlp| mlp.bias || mlp.output_norm.is_some() || mlp.residual_norm.is_some())
-            || self.experts.as_ref().is_some_and(|experts| experts.layer.bias || experts.layer.router_bias))
+            || self.experts.as_ref().is_some_and(|experts| {
+                let layer = &experts.layer;
+                layer.bias || layer.router_bias || layer.output_norm.is_some()
+            }))
     }
 }
 

@@ -4,6 +4,7 @@ use super::case::Case;
 use super::check::Check;
 use super::differences::Build;
 use super::error::ImportError;
+use super::format::Read;
 use super::launch::Program;
 use super::meaning::{Meaning, ModelClue, Scene};
 use super::reader::Reader;
@@ -36,6 +37,11 @@ pub trait Dialect: Sync {
 
     /// The syntax of that file.
     fn syntax(&self) -> Syntax;
+
+    /// Other syntaxes in which it has the same settings.
+    fn other_syntaxes(&self) -> &'static [Syntax] {
+        &[]
+    }
 
     /// The settings that make the engine run `case`, or the nearest that it has.
     fn settings(&self, case: &Case<'_>) -> Settings;
@@ -88,6 +94,19 @@ pub trait Dialect: Sync {
     /// If a setting has a value that the engine refuses, two contradict each other, or something that is needed is
     /// said nowhere.
     fn read(&self, reader: &Reader<'_>, scene: &Scene<'_>) -> Result<Meaning, ImportError>;
+
+    /// The profiles of other engines that its files may hand their settings to.
+    fn hands_to(&self) -> &'static [&'static str] {
+        &[]
+    }
+
+    /// What the settings mean where they say that another engine runs them.
+    ///
+    /// # Errors
+    /// As [`Self::read`].
+    fn handed(&self, _reader: &Reader<'_>, _scene: &Scene<'_>) -> Result<Option<Read>, ImportError> {
+        Ok(None)
+    }
 
     /// How many of its marks stand in `document`.
     fn recognises(&self, document: &Document) -> usize {

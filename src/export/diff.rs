@@ -10,6 +10,7 @@ use super::meaning::Scene;
 use super::reader::Reader;
 use super::settings::{Setting, Settings};
 use super::syntax::{Edit, edited};
+use super::targets::Target;
 use crate::plan::Explanation;
 use crate::plan::explanation::{FileDiff, KeyOutcome, KeyStep, LineChange};
 use crate::search::Problem;
@@ -30,13 +31,14 @@ pub fn file_diff(
     if mine == better {
         return None;
     }
-    let dialect = imported.target.dialect;
+    let target = imported.target()?;
+    let dialect = target.dialect;
     let settings = |strategy: &Strategy| dialect.settings(&Case { problem, strategy });
     let (before, after) = (settings(&mine), settings(&better));
     let means_better = |edits: &[Edit]| {
         let text = edited(&imported.document, edits);
         let given = Given { path: &imported.path, text: &text, ranks: None, beside: imported.beside() };
-        let read = import::meaning_of(imported.target, &given, scene).ok()?;
+        let read = import::meaning_of(target, &given, scene).ok()?;
         let mut draft = read.meaning.draft;
         // Where ranks lie is said by the scripts, not by the file.
         draft.order = better.draft(problem.facts.defaults).order;
@@ -46,7 +48,7 @@ pub fn file_diff(
     // not be said.
     let mut edits = edits(&before, &after);
     if means_better(&edits).is_none() {
-        edits = thorough(imported, scene, &after);
+        edits = thorough(imported, target, scene, &after);
         means_better(&edits)?;
         let mut place = 0;
         while place < edits.len() {
@@ -82,7 +84,7 @@ pub fn file_diff(
         }
     };
     let lines = edits.iter().map(line).collect();
-    Some(FileDiff { path: imported.path.clone(), engine: imported.target.text(), unified, lines })
+    Some(FileDiff { path: imported.path.clone(), engine: target.text(), unified, lines })
 }
 
 /// What has to be changed in `before` to make it `after`.
@@ -103,9 +105,9 @@ fn edit(setting: &Setting, all: &Settings) -> Edit {
 }
 
 /// All settings of the better plan; of those in the file that shape a strategy, the others go.
-fn thorough(imported: &Imported, scene: &Scene<'_>, after: &Settings) -> Vec<Edit> {
+fn thorough(imported: &Imported, target: Target, scene: &Scene<'_>, after: &Settings) -> Vec<Edit> {
     let reader = Reader::new(&imported.document);
-    let dialect = imported.target.dialect;
+    let dialect = target.dialect;
     // What the model is stays as it stands.
     let is_read = matches!(dialect.model(&reader), Ok(_) | Err(ImportError::Unsaid { .. }));
     let of_model: Vec<String> = reader.asked();

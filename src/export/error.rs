@@ -2,7 +2,7 @@
 
 use thiserror::Error;
 
-use super::syntax::SyntaxError;
+use super::syntax::{Place, SyntaxError};
 use crate::strategy::RuleBreak;
 
 /// Why a configuration of an engine cannot be read.
@@ -16,12 +16,25 @@ pub enum ImportError {
     UnknownFile { path: String, reason: String, nearest: Vec<String> },
     #[error("line {line}: `{path}` is {value}: {rule}")]
     Value { path: String, value: String, line: usize, rule: String, nearest: Vec<String> },
+    /// Of a value that stands in another file, or in none.
+    #[error("{place}: `{path}` is {value}: {rule}")]
+    Elsewhere { place: Box<Place>, path: String, value: String, rule: String, nearest: Vec<String> },
     #[error("`{path}` is missing: {rule}")]
     Missing { path: String, rule: String },
     #[error("line {line}: `{path}` is no setting of {engine}")]
     UnknownKey { path: String, line: usize, engine: String, nearest: Vec<String> },
     #[error("the file does not say {what}: give {flag}")]
     Unsaid { what: &'static str, flag: &'static str },
+    #[error("`{path}` is run by {runner}, and --engine says {engine}")]
+    OtherEngine { path: String, runner: String, engine: String },
+    #[error("`{path}` means {key}={read}, and --strategy says {key}={typed}: change one of them")]
+    Contradiction { path: String, key: String, read: String, typed: String },
+    #[error("--assume {text}: {rule}")]
+    Assumed { text: String, rule: String, nearest: Vec<String> },
+    #[error("--env {text}: {rule}")]
+    Environment { text: String, rule: String, nearest: Vec<String> },
+    #[error("`{path}` trains in line {line} and again in line {other} with other settings: {advice}")]
+    SeveralRuns { path: String, line: usize, other: usize, advice: String },
 }
 
 impl ImportError {
@@ -31,6 +44,9 @@ impl ImportError {
             Self::Value { path, value, line, rule, .. } => {
                 Self::Value { path, value, line, rule, nearest: near }
             }
+            Self::Elsewhere { place, path, value, rule, .. } => {
+                Self::Elsewhere { place, path, value, rule, nearest: near }
+            }
             other => other,
         }
     }
@@ -38,10 +54,18 @@ impl ImportError {
     /// The setting or flag at fault.
     pub fn field(&self) -> String {
         match self {
-            Self::Unreadable { .. } | Self::Syntax { .. } | Self::UnknownFile { .. } => "from".to_owned(),
-            Self::Value { path, .. } | Self::Missing { path, .. } | Self::UnknownKey { path, .. } => {
-                path.clone()
-            }
+            Self::Unreadable { .. }
+            | Self::Syntax { .. }
+            | Self::UnknownFile { .. }
+            | Self::SeveralRuns { .. } => "from".to_owned(),
+            Self::Value { path, .. }
+            | Self::Elsewhere { path, .. }
+            | Self::Missing { path, .. }
+            | Self::UnknownKey { path, .. } => path.clone(),
+            Self::OtherEngine { .. } => "engine".to_owned(),
+            Self::Contradiction { key, .. } => key.clone(),
+            Self::Assumed { .. } => "assume".to_owned(),
+            Self::Environment { .. } => "env".to_owned(),
             Self::Unsaid { flag, .. } => {
                 flag.split(' ').next().unwrap_or_default().trim_start_matches('-').to_lowercase()
             }
@@ -51,10 +75,14 @@ impl ImportError {
     /// The value at fault.
     pub fn value(&self) -> String {
         match self {
-            Self::Unreadable { path, .. } | Self::Syntax { path, .. } | Self::UnknownFile { path, .. } => {
-                path.clone()
-            }
-            Self::Value { value, .. } => value.clone(),
+            Self::Unreadable { path, .. }
+            | Self::Syntax { path, .. }
+            | Self::UnknownFile { path, .. }
+            | Self::SeveralRuns { path, .. } => path.clone(),
+            Self::Value { value, .. } | Self::Elsewhere { value, .. } => value.clone(),
+            Self::OtherEngine { engine, .. } => engine.clone(),
+            Self::Contradiction { typed, .. } => typed.clone(),
+            Self::Assumed { text, .. } | Self::Environment { text, .. } => text.clone(),
             Self::UnknownKey { path, .. } => path.clone(),
             Self::Missing { .. } | Self::Unsaid { .. } => String::new(),
         }
@@ -63,7 +91,12 @@ impl ImportError {
     /// What would do in its place.
     pub fn nearest(&self) -> Vec<String> {
         match self {
+            Self::OtherEngine { runner, .. } => vec![runner.clone()],
+            Self::Contradiction { key, read, .. } => vec![format!("{key}={read}")],
             Self::Value { nearest, .. }
+            | Self::Elsewhere { nearest, .. }
+            | Self::Assumed { nearest, .. }
+            | Self::Environment { nearest, .. }
             | Self::UnknownKey { nearest, .. }
             | Self::UnknownFile { nearest, .. } => nearest.clone(),
             _ => Vec::new(),

@@ -1,18 +1,19 @@
 //! From a plan to the files of an engine: what it cannot say is rounded or planned anew, and each is priced.
 
+use super::beside::Beside;
 use super::case::Case;
 use super::check::Check;
 use super::differences::{Difference, described, differences};
 use super::error::{ExportError, ImportError};
-use super::import::{self, Beside, Given, Understood};
+use super::import::{self, Given, Understood};
 use super::launch::{ranks, scripts};
-use super::meaning::{Meaning, Scene};
+use super::meaning::Scene;
 use super::readme::readme;
 use super::syntax::Comment;
 use super::targets::Target;
 use crate::plan::{self, Plan};
 use crate::profile::EngineProfile;
-use crate::profile::engines::{embedded, engine};
+use crate::profile::engines::engine;
 use crate::search::{Problem, Progress, Request};
 use crate::strategy::{Draft, KeyChange, Strategy, rules};
 use crate::units::{Bytes, Seconds, several};
@@ -94,47 +95,6 @@ pub fn narrowed(target: Target) -> Option<EngineProfile> {
     Some(profile)
 }
 
-/// Which strategies of an engine are meant.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Reach {
-    /// Those that plans are chosen from and this version can say.
-    Plans,
-    /// Those that its files can say.
-    Files,
-}
-
-/// The profile that predicts what a configuration of `target` runs: its engine's, with its switches set as `meaning` has
-/// them.
-pub fn profile_of(target: Target, meaning: &Meaning, reach: Reach) -> EngineProfile {
-    let profile = engine(target.dialect.profile()).unwrap_or_else(|| embedded());
-    profile_like(profile, target, meaning, reach)
-}
-
-/// The same, of an engine that reads the files of `target` too.
-pub fn profile_like(
-    engine: &EngineProfile,
-    target: Target,
-    meaning: &Meaning,
-    reach: Reach,
-) -> EngineProfile {
-    let mut profile = engine.clone();
-    match reach {
-        Reach::Plans => target.dialect.narrow(&mut profile.supports),
-        Reach::Files => target.dialect.widen(&mut profile.supports),
-    }
-    if meaning.is_compiled {
-        profile.fuse();
-        profile.drop_what_compilers_drop();
-    }
-    if meaning.compiles_loss {
-        profile.compile_loss();
-    }
-    if meaning.is_asynchronous {
-        profile.make_tensor_parallel_asynchronous();
-    }
-    profile
-}
-
 /// Exports `plan`.
 ///
 /// # Errors
@@ -154,12 +114,18 @@ pub fn export(
     let problem = Problem::new(&model, &cluster, plan.workload, &profile, None);
     let draft = Draft::parse(&plan.strategy.text).map_err(|error| part("strategy", error.to_string()))?;
     let is_same_engine = plan.engine == profile.name;
+    // What the text leaves out is the engine's default, which may be another under the rules of this version.
+    let planned = engine(&plan.engine).filter(|_| is_same_engine).and_then(|wide| {
+        let wide = Problem::new(&model, &cluster, plan.workload, wide, None);
+        draft.resolve(&wide.facts).ok()
+    });
 
     let (strategy, origin) = match draft.resolve(&problem.facts) {
         Err(broken) if goal.is_as_is => return Err(ExportError::AsIs { target, broken: Box::new(broken) }),
         Ok(strategy) if goal.is_as_is || is_same_engine => {
             let nearest = said(goal.target, &problem, &strategy)?;
-            let changes = strategy.changes_to(&nearest, problem.facts.defaults);
+            let before = planned.as_ref().unwrap_or(&strategy);
+            let changes = before.changes_to(&nearest, problem.facts.defaults);
             match changes.first() {
                 Some(first) if goal.is_as_is => {
                     return Err(ExportError::NoWord {
@@ -275,6 +241,7 @@ pub fn read_back(
         devices_per_node: case.devices_per_node(),
         global_batch: Some(problem.workload.global_batch),
         seq_len: Some(problem.workload.seq_len),
+        typed: None,
     };
     let files = dialect.companions(&case);
     let given =

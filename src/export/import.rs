@@ -1,68 +1,25 @@
 //! From a file of an engine to a strategy: which engine it is for, what it says, what of it is not understood.
 
-use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
+use super::assumed::Assumptions;
+use super::beside::{Beside, Companions, text_up_to};
+use super::environment::Environment;
 use super::error::ImportError;
+use super::format::Role;
 use super::launch::order_of;
 use super::meaning::{Meaning, ModelClue, Scene};
 use super::reader::Reader;
-use super::syntax::{Document, Syntax};
-use super::targets::{Target, targets};
-use crate::files::{self, Unread};
-use crate::profile::engines::root;
+use super::recognised::{Source, document_of, is_kin, recognised};
+use super::runner::Runner;
+use super::syntax::{Document, Found, Place, Syntax};
+use super::targets::Target;
 use crate::strategy::{Axis, MeshOrder};
 use crate::units::Bytes;
 
 /// The largest file that is read as a configuration.
 const LARGEST_FILE: Bytes = Bytes::mib(1);
-
-/// The largest file that a configuration names.
-const LARGEST_COMPANION: Bytes = Bytes::mib(64);
-
-/// Where the files are that a configuration names.
-#[derive(Clone, Copy, Debug)]
-pub enum Beside<'a> {
-    Nothing,
-    /// On disk, in the folder of the configuration.
-    Folder(&'a Companions),
-    /// Names and texts.
-    Files(&'a [(String, String)]),
-}
-
-impl Beside<'_> {
-    /// The text of `name`.
-    ///
-    /// # Errors
-    /// In words, if there is none that can be read.
-    pub(super) fn text(self, name: &str) -> Result<String, String> {
-        match self {
-            Self::Nothing => Err("it names a file, and none lies beside the settings".to_owned()),
-            Self::Files(files) => {
-                let file = files.iter().find(|(known, _)| known == name);
-                file.map(|(_, text)| text.clone()).ok_or_else(|| "there is no such file".to_owned())
-            }
-            Self::Folder(companions) => companions.text(name).map_err(|error| error.to_string()),
-        }
-    }
-}
-
-/// The files that a configuration names, in its folder.
-#[derive(Clone, Debug, Default)]
-pub struct Companions {
-    folder: PathBuf,
-    /// Those that were read.
-    read: RefCell<Vec<PathBuf>>,
-}
-
-impl Companions {
-    fn text(&self, name: &str) -> Result<String, ImportError> {
-        let path = self.folder.join(name);
-        let text = text_up_to(&path, LARGEST_COMPANION)?;
-        self.read.borrow_mut().push(path);
-        Ok(text)
-    }
-}
 
 /// The text of a configuration.
 #[derive(Clone, Copy, Debug)]
@@ -74,40 +31,65 @@ pub struct Given<'a> {
     pub beside: Beside<'a>,
 }
 
-/// A configuration whose engine is known.
+/// A configuration whose engine, or the program that drives one, is known.
 #[derive(Clone)]
 pub struct Imported {
-    pub target: Target,
+    pub source: Source,
     pub document: Document,
     pub path: String,
     ranks: Option<Vec<u64>>,
     companions: Companions,
+    assumed: Assumptions,
 }
 
 /// What a configuration says.
 #[derive(Clone, Debug)]
 pub struct Understood {
+    pub runner: Runner,
     pub meaning: Meaning,
-    /// Settings that may matter and are not understood: name and line.
-    pub left: Vec<(String, usize)>,
+    /// Settings that may matter and are not understood.
+    pub left: Vec<Left>,
+}
+
+/// A setting that may matter and is not understood.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Left {
+    pub path: String,
+    pub place: Place,
+}
+
+/// What is said of a configuration beside it.
+#[derive(Clone, Debug, Default)]
+pub struct Said {
+    pub assumed: Assumptions,
+    pub environment: Environment,
+}
+
+impl From<Assumptions> for Said {
+    fn from(assumed: Assumptions) -> Self {
+        Self { assumed, environment: Environment::default() }
+    }
 }
 
 /// Opens the configuration in the file at `path`; `engine` is the profile that it is to be for, if one is asked for.
 ///
 /// # Errors
 /// If the file cannot be read, is not of its syntax, or no engine knows its settings.
-pub fn import(path: &Path, engine: Option<&str>) -> Result<Imported, ImportError> {
-    let text = text_of(path)?;
+pub fn import(path: &Path, engine: Option<&str>, said: impl Into<Said>) -> Result<Imported, ImportError> {
+    let Said { assumed, environment } = said.into();
+    let text = text_up_to(path, LARGEST_FILE)?;
     let beside = path.parent().map(|folder| folder.join("ranks.txt")).filter(|file| file.is_file());
     let ranks = match &beside {
         None => None,
-        Some(file) => Some(ranks(&text_of(file)?, file)?),
+        Some(file) => Some(ranks(&text_up_to(file, LARGEST_FILE)?, file)?),
     };
     let shown = path.display().to_string();
-    let (target, document) = recognised(&shown, &text, engine)?;
     let folder = path.parent().map(Path::to_path_buf).unwrap_or_default();
-    let companions = Companions { folder, read: RefCell::new(beside.into_iter().collect()) };
-    Ok(Imported { target, document, path: shown, ranks, companions })
+    let companions = Companions::new(folder, environment.clone(), beside.into_iter().collect());
+    let (source, mut document) = recognised(&shown, &text, engine, Beside::Folder(&companions))?;
+    environment.was_asked(&document)?;
+    assumed.on(&mut document);
+    Ok(Imported { source, document, path: shown, ranks, companions, assumed })
 }
 
 /// Which model the settings of `document`, a file of `target`, are for, where they say it.
@@ -124,7 +106,10 @@ impl Imported {
     /// # Errors
     /// As [`clue`].
     pub fn model(&self) -> Result<Option<ModelClue>, ImportError> {
-        clue(self.target, &self.document)
+        match self.source {
+            Source::Engine(target) => clue(target, &self.document),
+            Source::Program(format) => format.model(&self.reader()),
+        }
     }
 
     /// What the settings mean.
@@ -132,7 +117,25 @@ impl Imported {
     /// # Errors
     /// If the engine would refuse a setting, one is no setting of the engine, or what is needed is said nowhere.
     pub fn understood(&self, scene: &Scene<'_>) -> Result<Understood, ImportError> {
-        understood(self.target, &self.document, self.ranks.as_deref(), self.beside(), scene)
+        let given = Given {
+            path: &self.path,
+            text: &self.document.text,
+            ranks: self.ranks.as_deref(),
+            beside: self.beside(),
+        };
+        understood(self.source, &self.document, &given, Some(&self.assumed), scene)
+    }
+
+    /// The engine's own version, where the file is of one.
+    pub fn target(&self) -> Option<Target> {
+        match self.source {
+            Source::Engine(target) => Some(target),
+            Source::Program(_) => None,
+        }
+    }
+
+    fn reader(&self) -> Reader<'_> {
+        Reader::new(&self.document).with(self.beside()).assuming(Some(&self.assumed))
     }
 
     /// Where the files are that it names.
@@ -142,8 +145,26 @@ impl Imported {
 
     /// The files beside it that were read so far.
     pub fn companions(&self) -> Vec<PathBuf> {
-        self.companions.read.borrow().clone()
+        self.companions.read()
     }
+
+    /// What is assumed of it: one sentence each.
+    pub fn assumed(&self) -> Vec<String> {
+        self.assumed.sentences()
+    }
+}
+
+/// That what runs a file is of the engine `name` that was asked for.
+///
+/// # Errors
+/// If it is another.
+pub fn is_run_by(path: &str, runner: Runner, name: &str) -> Result<(), ImportError> {
+    let own = runner.profile();
+    is_kin(name, own).then_some(()).ok_or_else(|| ImportError::OtherEngine {
+        path: path.to_owned(),
+        runner: own.to_owned(),
+        engine: name.to_owned(),
+    })
 }
 
 /// What the settings of `given`, a file of `target`, mean.
@@ -151,32 +172,44 @@ impl Imported {
 /// # Errors
 /// If it is not of the target's syntax, or as [`Imported::understood`].
 pub fn meaning_of(target: Target, given: &Given<'_>, scene: &Scene<'_>) -> Result<Understood, ImportError> {
-    let document = target
-        .dialect
-        .syntax()
-        .read(given.text)
-        .map_err(|error| ImportError::Syntax { path: given.path.to_owned(), error })?;
-    understood(target, &document, given.ranks, given.beside, scene)
+    meant(Source::Engine(target), target.dialect.syntax(), given, scene)
+}
+
+/// The same of any source, in one of its syntaxes.
+///
+/// # Errors
+/// As [`meaning_of`].
+pub fn meant(
+    source: Source,
+    syntax: Syntax,
+    given: &Given<'_>,
+    scene: &Scene<'_>,
+) -> Result<Understood, ImportError> {
+    let document = document_of(source, syntax, given)?;
+    understood(source, &document, given, None, scene)
 }
 
 fn understood(
-    target: Target,
+    source: Source,
     document: &Document,
-    ranks: Option<&[u64]>,
-    beside: Beside<'_>,
+    given: &Given<'_>,
+    assumed: Option<&Assumptions>,
     scene: &Scene<'_>,
 ) -> Result<Understood, ImportError> {
-    let dialect = target.dialect;
-    let beneath = dialect.beneath(document);
-    let reader = Reader::new(document).upon(beneath.as_ref()).with(beside);
-    // So that its settings count as read. The model itself is known, so what they leave out is no matter.
-    match dialect.model(&reader) {
-        Ok(_) | Err(ImportError::Unsaid { .. }) => {}
-        Err(error) => return Err(error),
-    }
-    let mut meaning = dialect.read(&reader, scene)?;
-    reader.sections(dialect.harmless())?;
-    let order = match ranks {
+    let beneath = match source {
+        Source::Engine(target) => target.dialect.beneath(document),
+        Source::Program(_) => None,
+    };
+    let reader = Reader::new(document).upon(beneath.as_ref()).with(given.beside).assuming(assumed);
+    let Understood { runner, mut meaning, mut left } = match source {
+        Source::Engine(target) => of_engine(target, &reader, scene)?,
+        Source::Program(format) => {
+            let read = format.read(&reader, scene)?;
+            reader.sections(&[])?;
+            Understood { runner: read.runner, meaning: read.meaning, left: read.left }
+        }
+    };
+    let order = match given.ranks {
         None => meaning.order,
         Some(ranks) => {
             let (order, shard) = placed(&meaning, scene, ranks).ok_or_else(|| ImportError::Missing {
@@ -188,21 +221,128 @@ fn understood(
         }
     };
     meaning.draft.order = (order != MeshOrder::default()).then_some(order);
-    let mut left = Vec::new();
-    for (found, near) in reader.left(dialect.harmless()) {
-        let line = document.line(found);
-        if let Some(near) = near {
-            let engine = target.text();
-            return Err(ImportError::UnknownKey {
-                path: found.path.clone(),
-                line,
-                engine,
-                nearest: vec![near],
-            });
-        }
-        left.push((found.path.clone(), line));
+    if let Some(typed) = scene.typed {
+        meaning.close(typed);
     }
-    Ok(Understood { meaning, left })
+    decided(source, &reader, &mut meaning)?;
+    left.extend(left_over(source, &reader)?);
+    if let Some(assumed) = assumed {
+        assumed.were_asked(&|path| reader.was_asked(path), &reader.asked())?;
+    }
+    Ok(Understood { runner, meaning, left })
+}
+
+/// That no word of a script may be more arguments; and what of its settings hangs on what is taken as not given.
+fn decided(source: Source, reader: &Reader<'_>, meaning: &mut Meaning) -> Result<(), ImportError> {
+    let document = reader.document();
+    let is_word = |found: &&Found| found.is_open && found.path.starts_with('$');
+    if let Some(found) = document.found.iter().find(is_word) {
+        return Err(reader.undecided(found));
+    }
+    let mut changes: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+    for (path, hang) in &document.hangs {
+        if reader.was_asked(path) && !source.is_idle(path) {
+            for name in &hang.presumed {
+                changes.entry(name).or_default().insert(path);
+            }
+        }
+    }
+    for (name, paths) in changes {
+        let paths: Vec<String> = paths.into_iter().map(|path| format!("`{path}`")).collect();
+        let paths = paths.join(", ");
+        meaning.notes.push(match name.parse::<u64>() {
+            Ok(_) => format!("The script is read as run without arguments; with some, {paths} may be another (--env 1=VALUE)."),
+            Err(_) => format!("`{name}` is taken as not given, as the script says what holds then; --env {name}=VALUE changes {paths}."),
+        });
+    }
+    if let Some(script) = &document.script {
+        meaning.notes.extend(script.notes.iter().cloned());
+    }
+    Ok(())
+}
+
+/// What the settings of `reader` mean to `target`, or to the engine that it hands them to.
+fn of_engine(target: Target, reader: &Reader<'_>, scene: &Scene<'_>) -> Result<Understood, ImportError> {
+    let dialect = target.dialect;
+    // So that its settings count as read. The model itself is known, so what they leave out is no matter.
+    match dialect.model(reader) {
+        Ok(_) | Err(ImportError::Unsaid { .. }) => {}
+        Err(error) => return Err(error),
+    }
+    if let Some(read) = dialect.handed(reader, scene)? {
+        return Ok(Understood { runner: read.runner, meaning: read.meaning, left: read.left });
+    }
+    let meaning = dialect.read(reader, scene)?;
+    reader.sections(dialect.harmless())?;
+    Ok(Understood { runner: Runner::Engine(target), meaning, left: Vec::new() })
+}
+
+/// What `document`, made of settings of `reader` and of files beside it, means to `target`, and what of it is not
+/// understood.
+///
+/// # Errors
+/// As for a file of the target.
+pub fn hand(
+    target: Target,
+    document: &Document,
+    reader: &Reader<'_>,
+    scene: &Scene<'_>,
+) -> Result<(Meaning, Vec<Left>), ImportError> {
+    let inner = reader.of_part(document);
+    let understood = of_engine(target, &inner, scene)?;
+    let mut left = understood.left;
+    left.extend(left_over(Source::Engine(target), &inner)?);
+    Ok((understood.meaning, left))
+}
+
+/// The settings of `reader` that nobody asked for.
+fn left_over(source: Source, reader: &Reader<'_>) -> Result<Vec<Left>, ImportError> {
+    let rows = match source {
+        Source::Engine(target) => target.dialect.harmless().to_vec(),
+        Source::Program(format) => {
+            let is_idle = |role: Role| !matches!(role, Role::Read(_));
+            format.keys().iter().filter(|key| is_idle(key.role)).map(|key| key.name).collect()
+        }
+    };
+    let unknown = |found: &Found, near: Option<String>| {
+        let origin = reader.document().origin(found);
+        match origin.place {
+            Place::Line(line) => ImportError::UnknownKey {
+                path: origin.path,
+                line,
+                engine: source.text(),
+                nearest: near.into_iter().collect(),
+            },
+            place => ImportError::Elsewhere {
+                place: Box::new(place),
+                path: origin.path,
+                value: found.value.to_string(),
+                rule: format!("{} has no such setting", source.text()),
+                nearest: near.into_iter().collect(),
+            },
+        }
+    };
+    let mut left = Vec::new();
+    // Nothing says nothing, and what is assumed is looked after apart: it may be of a file beside this one.
+    let is_said =
+        |found: &Found| !found.value.is_null() && reader.document().origin(found).place != Place::Assumed;
+    let left_over = reader.left(&rows).into_iter().filter(|(found, _)| is_said(found));
+    for (found, near) in left_over {
+        let (is_strict, near) = match source {
+            Source::Engine(_) => (near.is_some(), near),
+            Source::Program(format) => {
+                let names = format.keys().iter().map(|key| key.name);
+                let near = near.or_else(|| crate::spelling::nearest(&found.path, names).into_iter().next());
+                (format.is_strict(), near)
+            }
+        };
+        if is_strict {
+            return Err(unknown(found, near));
+        }
+        let origin = reader.document().origin(found);
+        left.push(Left { path: origin.path, place: origin.place });
+    }
+    Ok(left)
 }
 
 /// The mesh order in which devices have these ranks, and the shard group of the draft. Where nothing is sharded, the
@@ -230,82 +370,6 @@ fn placed(meaning: &Meaning, scene: &Scene<'_>, ranks: &[u64]) -> Option<(MeshOr
         let order = order_of(size, meaning.order, ranks)?;
         Some((order, if shard == given { draft.shard } else { Some(shard) }))
     })
-}
-
-/// The engine that knows most of the settings, among those of the syntaxes that the file may have.
-fn recognised(path: &str, text: &str, engine: Option<&str>) -> Result<(Target, Document), ImportError> {
-    let mut best: Option<(usize, Target, Document)> = None;
-    let mut first_error = None;
-    for syntax in syntaxes(path) {
-        let document = match syntax.read(text) {
-            Ok(document) => document,
-            Err(error) => {
-                first_error.get_or_insert(error);
-                continue;
-            }
-        };
-        let candidates = targets().filter(|target| {
-            target.dialect.syntax() == *syntax && engine.is_none_or(|name| reads(name, *target))
-        });
-        for target in candidates {
-            let marks = target.dialect.recognises(&document);
-            if marks > best.as_ref().map_or(0, |(most, ..)| *most) {
-                best = Some((marks, target, document.clone()));
-            }
-        }
-    }
-    if let Some((_, target, document)) = best {
-        return Ok((target, document));
-    }
-    if let Some(error) = first_error {
-        return Err(ImportError::Syntax { path: path.to_owned(), error });
-    }
-    let names = |wanted: &[Syntax]| {
-        let of_syntax = targets().filter(|target| wanted.contains(&target.dialect.syntax()));
-        let mut names: Vec<String> = of_syntax.map(|target| target.dialect.name().to_owned()).collect();
-        names.dedup();
-        names
-    };
-    let known = names(syntaxes(path));
-    let reason = match engine {
-        Some(engine) => format!("it has no settings of {engine}"),
-        None => format!("it has no settings of {}", known.join(", ")),
-    };
-    Err(ImportError::UnknownFile { path: path.to_owned(), reason, nearest: known })
-}
-
-/// Whether the profile called `name` is for files of `target`: its own, or one that inherits from it, as NeMo's from
-/// Megatron's.
-fn reads(name: &str, target: Target) -> bool {
-    let own = target.dialect.profile();
-    name == own || root(name) == own
-}
-
-/// The syntaxes that a file of this name may have.
-fn syntaxes(path: &str) -> &'static [Syntax] {
-    let extension = Path::new(path).extension().and_then(|extension| extension.to_str()).unwrap_or_default();
-    match extension.to_ascii_lowercase().as_str() {
-        "toml" => &[Syntax::Toml],
-        "json" => &[Syntax::Json],
-        "yaml" | "yml" => &[Syntax::Yaml],
-        "py" => &[Syntax::Python],
-        _ => &[Syntax::Arguments, Syntax::Overrides],
-    }
-}
-
-fn text_of(path: &Path) -> Result<String, ImportError> {
-    text_up_to(path, LARGEST_FILE)
-}
-
-fn text_up_to(path: &Path, largest: Bytes) -> Result<String, ImportError> {
-    let text = files::text(path, largest).map_err(|unread| {
-        let reason = match unread {
-            Unread::Folder => "it is a directory; name the file that holds the settings".to_owned(),
-            other => other.to_string(),
-        };
-        ImportError::Unreadable { path: path.display().to_string(), reason }
-    })?;
-    Ok(text.strip_prefix('\u{feff}').map_or_else(|| text.clone(), str::to_owned))
 }
 
 fn ranks(text: &str, path: &Path) -> Result<Vec<u64>, ImportError> {

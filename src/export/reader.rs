@@ -7,9 +7,11 @@ use std::str::FromStr;
 
 use serde_json::Value;
 
+use super::assumed::Assumptions;
+use super::beside::Beside;
 use super::error::ImportError;
-use super::import::Beside;
-use super::syntax::{Document, Found, Syntax};
+use super::part;
+use super::syntax::{Document, Found, Place, Syntax};
 
 /// A document that is being read.
 #[derive(Debug)]
@@ -19,6 +21,8 @@ pub struct Reader<'a> {
     beneath: Option<&'a Document>,
     /// The files that settings name.
     beside: Beside<'a>,
+    /// What is assumed of settings of these files.
+    assumed: Option<&'a Assumptions>,
     /// Names that were asked for, whether or not they are there.
     asked: RefCell<BTreeSet<String>>,
 }
@@ -26,7 +30,7 @@ pub struct Reader<'a> {
 impl<'a> Reader<'a> {
     /// Begins to read `document`.
     pub fn new(document: &'a Document) -> Self {
-        Self { document, beneath: None, beside: Beside::Nothing, asked: RefCell::default() }
+        Self { document, beneath: None, beside: Beside::Nothing, assumed: None, asked: RefCell::default() }
     }
 
     /// The same upon settings that hold where the document says nothing.
@@ -39,6 +43,43 @@ impl<'a> Reader<'a> {
     pub const fn with(mut self, beside: Beside<'a>) -> Self {
         self.beside = beside;
         self
+    }
+
+    /// The same under assumptions about those files.
+    pub const fn assuming(mut self, assumed: Option<&'a Assumptions>) -> Self {
+        self.assumed = assumed;
+        self
+    }
+
+    /// A reader of `document`, a part of this one, that sees the same files.
+    pub fn of_part<'b>(&self, document: &'b Document) -> Reader<'b>
+    where
+        'a: 'b,
+    {
+        Reader::new(document).with(self.beside).assuming(self.assumed)
+    }
+
+    /// The settings of section `path`: written out below it, held in it as one value, or in the file that it names.
+    pub fn part(&self, path: &str) -> Result<Option<Document>, ImportError> {
+        let mut asked = self.asked.borrow_mut();
+        let below = |found: &&Found| found.path.strip_prefix(path).is_some_and(|rest| rest.starts_with('.'));
+        asked.extend(self.document.found.iter().filter(below).map(|found| found.path.clone()));
+        drop(asked);
+        if self.document.says(path) && !self.has(path) {
+            return Ok(Some(self.document.below(path)));
+        }
+        let Some(found) = self.settled(path)? else { return Ok(None) };
+        let held = part::held(found, &self.document.origin(found), self.beside);
+        let mut held = held.map_err(|rule| {
+            let is_lost = rule.contains("no such file");
+            let more =
+                if is_lost { format!("; --assume {path}=FILE says where it is") } else { String::new() };
+            self.error(found, format!("{rule}{more}"))
+        })?;
+        if let Some(assumed) = self.assumed {
+            assumed.over(&mut held);
+        }
+        Ok(Some(held))
     }
 
     /// The text of the file that `path` names.
@@ -67,7 +108,7 @@ impl<'a> Reader<'a> {
     fn settled(&self, path: &str) -> Result<Option<&'a Found>, ImportError> {
         self.asked.borrow_mut().insert(path.to_owned());
         match self.get(path).filter(|found| !found.value.is_null()) {
-            Some(found) if found.is_open => Err(self.error(found, "it is settled outside this file")),
+            Some(found) if found.is_open => Err(self.error(found, self.unsettled(path))),
             found => Ok(found),
         }
     }
@@ -75,6 +116,30 @@ impl<'a> Reader<'a> {
     /// The value of `path`; none where it is not there or null.
     pub fn value(&self, path: &str) -> Result<Option<&'a Value>, ImportError> {
         Ok(self.settled(path)?.map(|found| &found.value))
+    }
+
+    /// The error that `found` may stand for more settings than are known.
+    pub fn undecided(&self, found: &Found) -> ImportError {
+        let why = self.unsettled(&found.path);
+        let empty = found.path.trim_start_matches('$');
+        let is_name = !empty.is_empty() && empty.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
+        let none = if is_name { format!(" (--env {empty}= for none)") } else { String::new() };
+        let rule = format!("it may be more arguments; {why}{none}");
+        let origin = self.document.origin(found);
+        let (path, value) = (origin.path, "not known".to_owned());
+        match origin.place {
+            Place::Line(line) => ImportError::Value { path, value, line, rule, nearest: Vec::new() },
+            place => {
+                let place = Box::new(place);
+                ImportError::Elsewhere { place, path, value, rule, nearest: Vec::new() }
+            }
+        }
+    }
+
+    /// Why the text does not settle `path`.
+    fn unsettled(&self, path: &str) -> &str {
+        let hang = self.document.hangs.get(path).and_then(|hang| hang.unsettled.as_deref());
+        hang.unwrap_or("it is settled outside this file")
     }
 
     /// A value whatever it is, even a name that only Python knows.
@@ -193,7 +258,7 @@ impl<'a> Reader<'a> {
 
     /// The error that the value of `path` will not do; `rule` says what would.
     pub fn refused(&self, path: &str, rule: impl Display) -> ImportError {
-        match self.document.get(path) {
+        match self.get(path) {
             Some(found) => self.error(found, rule),
             None => ImportError::Missing { path: path.to_owned(), rule: rule.to_string() },
         }
@@ -204,12 +269,12 @@ impl<'a> Reader<'a> {
             Value::String(word) => word.clone(),
             other => other.to_string(),
         };
-        ImportError::Value {
-            path: found.path.clone(),
-            value,
-            line: self.document.line(found),
-            rule: rule.to_string(),
-            nearest: Vec::new(),
+        let (origin, rule, nearest) = (self.document.origin(found), rule.to_string(), Vec::new());
+        match origin.place {
+            Place::Line(line) => ImportError::Value { path: origin.path, value, line, rule, nearest },
+            place => {
+                ImportError::Elsewhere { place: Box::new(place), path: origin.path, value, rule, nearest }
+            }
         }
     }
 

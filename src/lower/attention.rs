@@ -9,6 +9,7 @@ use crate::model::layer::{Attention, Position, Projection};
 use crate::ops::{AttentionCore, CollectiveKind, CorePass, ElementwiseKind, Group, Op};
 use crate::profile::choices::ContextKind;
 use crate::profile::engine::SavedTensor;
+use crate::profile::recomputed::Part;
 use crate::units::Bytes;
 
 /// The forward values that the backward reads.
@@ -67,6 +68,8 @@ pub fn forward(b: &mut Builder<'_>, layer: &Attention, source: ValueId) -> (Valu
     let hidden = layer.hidden;
     let w = widths(b, layer);
 
+    let is_latent = matches!(layer.projection, Projection::Latent { .. });
+    b.part = is_latent.then_some(Part::LatentNorm);
     let mut statistics = None;
     let mut normed = source;
     if layer.norm.is_some() {
@@ -76,11 +79,13 @@ pub fn forward(b: &mut Builder<'_>, layer: &Attention, source: ValueId) -> (Valu
     }
     let whole = b.gather_input("attention input", normed);
 
+    b.part = is_latent.then_some(Part::LatentProjection);
     let heads = b.activation(
         "queries, keys, values",
         tokens * (w.query + w.key_value),
         Some(SavedTensor::QueryKeyValue),
     );
+    b.part = None;
     let latent = project(b, layer, &w, whole, heads);
     if rotates(layer) {
         b.elementwise(rotary(layer, Kernel::Rotary), rotated(tokens, &w), &[heads], &[heads]);

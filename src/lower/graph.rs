@@ -7,6 +7,7 @@ use crate::lower::kernel::{Into, Kernel, Matrix, Place};
 use crate::lower::shape::Shape;
 use crate::ops::{Collective, CollectiveKind, Elementwise, ElementwiseKind, Group, Linear, Op, RowNorm};
 use crate::profile::engine::SavedTensor;
+use crate::profile::recomputed::Part;
 use crate::units::Bytes;
 
 /// The order in which a rank issues instructions is one; each stream then runs its own in that order.
@@ -55,6 +56,8 @@ pub struct Value {
     pub saved: Option<SavedTensor>,
     /// Elements of the compute type, where the value can be stored as integers; else 0.
     pub elements: u64,
+    /// The part of a block that makes it, where modules may recompute that.
+    pub part: Option<Part>,
 }
 
 /// One op, what it reads and what it writes.
@@ -94,6 +97,8 @@ pub struct Builder<'a> {
     pub shape: Shape<'a>,
     /// The layer whose ops are being written, counted from the unit's first.
     pub layer: u16,
+    /// The part of it.
+    pub part: Option<Part>,
     pub values: Vec<Value>,
     pub forward: Vec<Node>,
     pub backward: Vec<Node>,
@@ -105,6 +110,7 @@ impl<'a> Builder<'a> {
         Self {
             shape,
             layer: 0,
+            part: None,
             values: Vec::new(),
             forward: Vec::new(),
             backward: Vec::new(),
@@ -121,12 +127,14 @@ impl<'a> Builder<'a> {
     pub fn activation(&mut self, name: &'static str, elements: u64, saved: Option<SavedTensor>) -> ValueId {
         let element = saved.map_or(self.shape.compute, |saved| self.shape.type_of(saved));
         let bytes = Bytes(elements * element.size());
-        self.value(Value { name, bytes, category: Category::Activations, saved, elements })
+        let part = self.part;
+        self.value(Value { name, bytes, category: Category::Activations, saved, elements, part })
     }
 
     /// A value counted in bytes: statistics, masks, indices.
     pub fn raw(&mut self, name: &'static str, bytes: u64, saved: Option<SavedTensor>) -> ValueId {
-        self.value(Value { name, bytes: Bytes(bytes), category: Category::Activations, saved, elements: 0 })
+        let (bytes, part) = (Bytes(bytes), self.part);
+        self.value(Value { name, bytes, category: Category::Activations, saved, elements: 0, part })
     }
 
     /// A value that the engine stores only if its profile lists it.

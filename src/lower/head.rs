@@ -99,6 +99,7 @@ fn loss_forward(
         category: Category::Logits,
         saved: None,
         elements: 0,
+        part: None,
     };
     let logits = b.value(value("logits", elements * b.shape.compute.size()));
     let matrix = Matrix::Vocabulary { chunk, chunks };
@@ -258,8 +259,14 @@ fn placeholder(b: &mut Builder<'_>, elements: u64) {
     if b.shape.engine.buffers.placeholder_gradients {
         let bytes = Bytes(elements * b.shape.compute.size());
         let category = Category::Gradients;
-        let value =
-            b.value(Value { name: "placeholder gradient", bytes, category, saved: None, elements: 0 });
+        let value = b.value(Value {
+            name: "placeholder gradient",
+            bytes,
+            category,
+            saved: None,
+            elements: 0,
+            part: None,
+        });
         if let Some(product) = b.backward.last_mut() {
             product.writes.push(value);
         }

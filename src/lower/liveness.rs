@@ -81,7 +81,10 @@ impl Choice {
     fn new(graph: &UnitGraph, shape: Shape<'_>, mode: CheckpointMode, is_block: bool) -> Self {
         let activations = &shape.engine.activations;
         let kept = activations.kept(mode);
-        let keeps = |value: &Value| !is_block || value.saved.is_some_and(|saved| shape.keeps(kept, saved));
+        let is_again = |value: &Value| activations.recomputes(mode, value.part);
+        let keeps = |value: &Value| {
+            !is_block || (value.saved.is_some_and(|saved| shape.keeps(kept, saved)) && !is_again(value))
+        };
         let mut choice = Self {
             needed_and_kept: vec![false; graph.values.len()],
             recomputed: vec![false; graph.forward.len()],
@@ -181,6 +184,7 @@ fn compress(
             category: Category::Activations,
             saved: None,
             elements: 0,
+            part: None,
         });
         let op = |kind| {
             Op::Elementwise(Elementwise {

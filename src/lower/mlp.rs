@@ -5,6 +5,7 @@ use super::kernel::{Branch, Into, Kernel, Matrix, Place};
 use crate::model::layer::{Mlp, Norm};
 use crate::ops::ElementwiseKind;
 use crate::profile::engine::SavedTensor;
+use crate::profile::recomputed::Part;
 
 /// The forward values that the backward reads.
 pub struct Saved {
@@ -35,6 +36,7 @@ pub fn forward(b: &mut Builder<'_>, layer: &Mlp, source: ValueId, residual: Valu
     let hidden = layer.hidden;
     let width = layer.intermediate / shape.tensor;
 
+    b.part = Some(Part::Mlp);
     let mut statistics = None;
     let mut normed = source;
     if layer.norm.is_some() {
@@ -69,6 +71,7 @@ pub fn forward(b: &mut Builder<'_>, layer: &Mlp, source: ValueId, residual: Valu
         output_norm_input = Some(branch);
         branch = output_norm(b, "mlp output norm", branch, hidden);
     }
+    b.part = None;
     let (sum, mask) = residual_add(b, Branch::Mlp, branch, residual, stream * hidden);
     let (output, residual_norm) = residual_norm(b, layer.residual_norm, sum, hidden);
     let saved = Saved {

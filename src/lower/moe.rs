@@ -2,10 +2,11 @@
 
 use super::graph::{Builder, ValueId};
 use super::kernel::{Branch, Into, Kernel, Matrix, Place};
-use super::mlp::{branch_gradient, residual_add};
+use super::mlp::{branch_gradient, output_norm, output_norm_gradient, residual_add};
 use crate::model::layer::Moe;
 use crate::ops::{Collective, CollectiveKind, ElementwiseKind, Group, Op, Routing};
 use crate::profile::engine::SavedTensor;
+use crate::profile::recomputed::Part;
 use crate::units::Bytes;
 
 /// The forward values that the backward reads.
@@ -19,6 +20,7 @@ pub struct Saved {
     up: ValueId,
     activated: ValueId,
     shared: Option<SharedSaved>,
+    output_norm_input: Option<ValueId>,
     mask: Option<ValueId>,
 }
 
@@ -65,10 +67,16 @@ pub fn forward(b: &mut Builder<'_>, layer: &Moe, source: ValueId, residual: Valu
     let hidden = layer.hidden;
     let s = sizes(b, layer);
 
-    let normed = b.activation("moe norm", stream * hidden, Some(SavedTensor::LinearInput));
-    let statistics = b.statistics("moe norm statistics", (stream, hidden));
-    b.norm(Place::Input, hidden, source, normed, statistics);
+    b.part = Some(Part::ExpertNorm);
+    let mut statistics = None;
+    let mut normed = source;
+    if layer.norm.is_some() {
+        normed = b.activation("moe norm", stream * hidden, Some(SavedTensor::LinearInput));
+        statistics = b.statistics("moe norm statistics", (stream, hidden));
+        b.norm(Place::Input, hidden, source, normed, statistics);
+    }
 
+    b.part = Some(Part::Experts);
     let logits = routed * layer.experts * shape.statistic().size();
     let routing = b.raw("routing", logits, Some(SavedTensor::Routing));
     b.linear(Kernel::Linear(Matrix::Router), (routed, hidden, layer.experts), &[normed], &[routing]);
@@ -85,7 +93,9 @@ pub fn forward(b: &mut Builder<'_>, layer: &Moe, source: ValueId, residual: Valu
         let op = b.product(s.experts, s.rows, hidden, s.width);
         b.compute(Kernel::Linear(matrix), op, &[expert_input], &[value]);
     }
+    b.part = Some(Part::ExpertActivation);
     let activated = b.activation("expert activated", rows * s.width, Some(SavedTensor::ActivationOutput));
+    b.part = Some(Part::Experts);
     let reads: Vec<_> = gate.into_iter().chain([up, expert_input]).collect();
     let activation = (ElementwiseKind::Activation, rows * s.width, reads.len() as u64);
     b.elementwise(Kernel::ExpertActivation, activation, &reads, &[activated]);
@@ -99,16 +109,33 @@ pub fn forward(b: &mut Builder<'_>, layer: &Moe, source: ValueId, residual: Valu
         output,
         s.sent * hidden,
     );
-    let branch = b.activation("combined", stream * hidden, None);
+    let mut branch = b.activation("combined", stream * hidden, None);
     permute(b, Kernel::Combine, (s.sent, routed, hidden), &[returned, routing], &[branch]);
     if !shape.sequence_parallel {
         // Tensor ranks combined partial sums (experts cut inside) or their own tokens: one sum makes both whole.
         b.sum_in_place(branch);
     }
+    b.part = Some(Part::SharedExperts);
     let shared = (layer.shared_intermediate > 0).then(|| shared_forward(b, layer, normed, branch));
+    let output_norm_input = layer.output_norm.is_some().then_some(branch);
+    if output_norm_input.is_some() {
+        branch = output_norm(b, "moe output norm", branch, hidden);
+    }
+    b.part = None;
     let (output, mask) = residual_add(b, Branch::Moe, branch, residual, stream * hidden);
-    let saved =
-        Saved { source, statistics, normed, routing, expert_input, gate, up, activated, shared, mask };
+    let saved = Saved {
+        source,
+        statistics,
+        normed,
+        routing,
+        expert_input,
+        gate,
+        up,
+        activated,
+        shared,
+        output_norm_input,
+        mask,
+    };
     (output, saved)
 }
 
@@ -230,7 +257,11 @@ pub fn backward(
     let s = sizes(b, layer);
     let rows = s.experts * s.rows;
 
-    let branch = branch_gradient(b, Branch::Moe, gradient, saved.mask, stream * hidden);
+    let mut branch = branch_gradient(b, Branch::Moe, gradient, saved.mask, stream * hidden);
+    if let Some(input) = saved.output_norm_input {
+        let name = "moe output norm gradient";
+        branch = output_norm_gradient(b, name, branch, input, (hidden, trainable));
+    }
     let sent = b.activation("slot gradients", s.sent * hidden, None);
     permute(b, Kernel::CombineGradient, (s.sent, routed, hidden), &[branch, saved.routing], &[sent]);
     let output = to_experts(b, layer, "expert output gradient", sent, None);
@@ -280,6 +311,10 @@ pub fn backward(
     }
     if let Some(shared) = &saved.shared {
         shared_backward(b, layer, shared, saved.normed, branch, normed, trainable);
+    }
+    if layer.norm.is_none() {
+        b.elementwise(Kernel::Add, (ElementwiseKind::Add, stream * hidden, 3), &[normed, target], &[target]);
+        return;
     }
     let input = (saved.source, saved.statistics);
     b.norm_gradient((Place::Input, Into::Add), (hidden, trainable), normed, input, target);

@@ -9,7 +9,7 @@ use super::graph::{Flow, LossTerm, LossWeight, Model};
 use super::layer::{Activation, Attention, Embedding, Head, Layer, LayerKind, LossFunction, Mlp, Moe, Norm};
 
 /// A decoder-only language model.
-pub(super) struct Decoder {
+pub struct Decoder {
     pub embedding: Embedding,
     pub blocks: Vec<Block>,
     pub head: Head,
@@ -18,7 +18,7 @@ pub(super) struct Decoder {
 
 /// One transformer layer.
 #[derive(Clone)]
-pub(super) struct Block {
+pub struct Block {
     /// What stands before the attention of a multi-token prediction module.
     pub projection: Option<Mlp>,
     pub attention: Attention,
@@ -27,13 +27,13 @@ pub(super) struct Block {
 }
 
 #[derive(Clone)]
-pub(super) enum FeedForward {
+pub enum FeedForward {
     Dense(Mlp),
     Experts(Moe),
 }
 
 #[derive(Clone, Copy)]
-pub(super) enum Residual {
+pub enum Residual {
     /// The feed-forward layer reads what attention wrote.
     Sequential,
     /// Both read the block's input, and both are added to it.

@@ -156,6 +156,7 @@ impl Dimensions {
             bias: false,
             router_bias: false,
             norm: self.norm(),
+            output_norm: None,
         }
     }
 }

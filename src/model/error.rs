@@ -27,9 +27,10 @@ pub enum ModelError {
     #[error("`{path}` is not a layer graph: {fault}")]
     NotALayerGraph { path: String, fault: Fault },
     #[error(
-        "model_type `{value}` is not known{}; the known ones are {}", nearest_are(.nearest), .known.join(", ")
+        "model_type `{value}` is not known{}, by the names of its fields; `meshwright models` lists the {known} that are. \
+         If its layers are those of one of them, give it that model_type", nearest_are(.nearest)
     )]
-    UnknownType { value: String, nearest: Vec<String>, known: Vec<String> },
+    UnknownType { value: String, nearest: Vec<String>, known: usize },
     /// A value outside what the field can hold.
     #[error("{field} {value} {rule}{}", nearest_are(.nearest))]
     Value { field: String, value: String, rule: String, nearest: Vec<String> },

@@ -217,8 +217,12 @@ pub struct Moe {
     /// A bias on the router's logits that is a trained parameter (gpt-oss).
     #[serde(default)]
     pub router_bias: bool,
+    /// Norm on the way in; none where attention's is shared (Cohere 2 MoE).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub norm: Option<Norm>,
+    /// Norm on the way out, before the residual add (FlexOlmo).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub output_norm: Option<Norm>,
 }
 
 /// Final norm and the projection to the vocabulary.

@@ -1,8 +1,9 @@
 //! Layers, the layer graph, parameter counts, and where models come from.
 
 mod check;
+mod checkpoint;
 pub mod constants;
-mod decoder;
+pub mod decoder;
 pub mod dimensions;
 mod error;
 pub mod graph;

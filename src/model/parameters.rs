@@ -185,6 +185,7 @@ impl List {
                 self.matrix(Role::SharedGate, 1, hidden, Split::Replicated);
             }
         }
+        self.norm(Role::OutputNorm, moe.output_norm.as_ref());
     }
 
     fn head(&mut self, head: &Head) {

@@ -67,7 +67,8 @@ pub(super) fn sizes(layer: &str, kind: &LayerKind) -> Result<(), ModelError> {
             within("shared_intermediate", moe.shared_intermediate, 0, DIMENSION_LIMIT)?;
             within("experts", moe.experts, 1, EXPERT_LIMIT)?;
             within("top_k", moe.top_k, 1, moe.experts)?;
-            norm("norm", &moe.norm, moe.hidden)
+            norm("norm", &moe.norm, moe.hidden)?;
+            norm("output_norm", &moe.output_norm, moe.hidden)
         }
         LayerKind::Head(head) => {
             width("hidden", head.hidden)?;

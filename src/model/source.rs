@@ -11,7 +11,7 @@ use super::graph::Model;
 use super::hugging_face::MultiToken;
 use super::naming::{nearest, preset_named};
 use super::presets::preset;
-use super::{hugging_face, layer_graph};
+use super::{checkpoint, hugging_face, layer_graph};
 use crate::files::{self, Unread};
 use crate::units::Bytes;
 
@@ -54,7 +54,41 @@ pub fn load_with(text: &str, multi_token: MultiToken) -> Result<Model, ModelErro
         }
         other => unreadable(&shown, other.to_string()),
     })?;
-    from_text_with(&json, &shown, &name_of(&path), multi_token)
+    let folder = path.parent().map(Path::to_path_buf).unwrap_or_default();
+    let name = name_of(&path);
+    let mut model = match from_text_with(&json, &shown, &name, multi_token) {
+        Err(ModelError::UnknownType { value, nearest, known }) => {
+            let config: Value = serde_json::from_str(&json).unwrap_or_default();
+            let confirmed = confirmed(&config, &nearest, &name, &folder, multi_token);
+            return confirmed.ok_or(ModelError::UnknownType { value, nearest, known });
+        }
+        other => other?,
+    };
+    if model.config.is_some() {
+        model.warnings.extend(checkpoint::disagreements(&model, &folder));
+    }
+    Ok(model)
+}
+
+/// The model of a type that nobody knows, read as the first of `families` whose parameters the weights in `folder` have.
+fn confirmed(
+    config: &Value,
+    families: &[String],
+    name: &str,
+    folder: &Path,
+    multi_token: MultiToken,
+) -> Option<Model> {
+    families.iter().find_map(|family| {
+        let mut model = hugging_face::import_as(config, family, name, multi_token).ok()?;
+        let line = format!(
+            "model_type {} is not known: it is read as {family}, which has as many parameters as the weights beside it",
+            config.get("model_type").and_then(Value::as_str).unwrap_or_default()
+        );
+        checkpoint::confirms(&model, folder).then(|| {
+            model.warnings.insert(0, line);
+            model
+        })
+    })
 }
 
 /// The file that `text`, which is no preset's name, leads to: in a folder it is `config.json`.

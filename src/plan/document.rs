@@ -391,6 +391,9 @@ pub struct SearchAccount {
     /// max(0, (t - b) / t), t the fastest played time and b the least that any strategy of `axes` could take as played,
     /// inner choices included; under the objective memory the same of the least peak memory.
     pub gap: f64,
+    /// The same of what a robust plan minimises: the time of a step at the upper end of its 80 % interval.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub robust_gap: Option<f64>,
     /// Decimal logarithm of the number of inner choices that an outer strategy stands for.
     pub inner_choices_log10: f64,
     pub wall_time_s: f64,

@@ -5,10 +5,9 @@ use crate::plan::document::{EngineRecord, Plan};
 use crate::plan::searched::{self, written};
 use crate::profile::engines::engines_in_use;
 use crate::search::map::{Setting, Watch};
-use crate::search::{Failure, Problem, Request, search};
+use crate::search::{Failure, Objective, Problem, Request, search};
 
-/// Plans for each engine; the document is that of the plan with the fewest features without evidence, the fastest of
-/// these, with one line for each engine.
+/// Plans for each engine; the document is that of the best by the measure of `request`, with one line for each engine.
 ///
 /// # Errors
 /// Why there is no plan for the engine of `home`, where no engine has one.
@@ -38,11 +37,10 @@ pub fn compare(home: &Setting<'_>, request: &Request, watch: Watch<'_>) -> Resul
             }
         }
     }
-    let time = |plan: &Plan| plan.prediction.step_time_s.0;
-    let doubts = |plan: &Plan| plan.evidence.unvalidated.len();
-    let best = plans
-        .into_iter()
-        .min_by(|one, other| doubts(one).cmp(&doubts(other)).then(time(one).total_cmp(&time(other))));
+    let best = plans.into_iter().min_by(|one, other| {
+        let [one, other] = [one, other].map(|plan| measure(plan, request));
+        one.total_cmp(&other)
+    });
     let Some(mut plan) = best else {
         return match failed {
             Some(failure) => Err(failure),
@@ -53,4 +51,14 @@ pub fn compare(home: &Setting<'_>, request: &Request, watch: Watch<'_>) -> Resul
     searched::say_interrupted(&mut plan, request);
     plan.digest = digest(&plan);
     Ok(plan)
+}
+
+/// What the best plan has least of: seconds of a step, for a robust plan those at the upper end of its interval; or bytes.
+fn measure(plan: &Plan, request: &Request) -> f64 {
+    let prediction = &plan.prediction;
+    match (request.objective, request.tolerance) {
+        (Objective::Memory, _) => prediction.peak_memory_bytes.0 as f64,
+        (Objective::Time, None) => prediction.step_time_s.0,
+        (Objective::Time, Some(_)) => prediction.interval.step_time_s[1].0,
+    }
 }

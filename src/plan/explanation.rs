@@ -52,8 +52,8 @@ pub struct Explanation {
     pub tried: u64,
     /// Of these, those that fit and are not listed, because playing all would take long.
     pub left_out: u64,
-    /// Step time over the best plan's, less one: 0 for the best itself; below 0 where it does not fit, or is faster on
-    /// paper by no more than the tolerance.
+    /// Step time over the best plan's, less one: 0 for the best itself; below 0 if it does not fit, or if it is faster on
+    /// paper and its interval is wider.
     pub slower_by: Option<f64>,
     /// Where the time goes beside the best plan, the largest loss first.
     pub causes: Vec<CauseDifference>,

@@ -29,6 +29,7 @@ pub(super) fn written(problem: &Problem<'_>, outcome: &Outcome) -> Plan {
     let fastest = outcome.fastest.as_ref().unwrap_or(winner);
     plan.search = Some(account(&outcome.account, fastest));
     plan.fastest = outcome.fastest.as_ref().map(|fastest| fastest_record(problem, winner, fastest));
+    plan.warnings.extend(numerics_of_recipes(problem, winner));
     let held = |fixed: &String| format!("{fixed} is held, a value that the search does not try by itself");
     plan.warnings.extend(outcome.account.outside.iter().map(held));
     plan.warnings.extend(outcome.account.idle.iter().cloned());
@@ -67,6 +68,18 @@ pub(super) fn written(problem: &Problem<'_>, outcome: &Outcome) -> Plan {
         Some(_) => memory_verdict(problem, winner, &plan.prediction),
     };
     plan
+}
+
+/// Says that gradients are in another type than those of a strategy that says nothing, if that is the search's choice.
+fn numerics_of_recipes(problem: &Problem<'_>, winner: &Candidate) -> Option<String> {
+    let (own, default) = (winner.strategy.gradient_type, problem.facts.defaults.gradient);
+    (own != default && problem.engine.defaults.gradient == Some(own)).then(|| {
+        let engine = &problem.engine.name;
+        format!(
+            "gradients are kept and reduced in {own}, as {engine}'s own recipes do; with --fix grad={default},reduce={default} \
+             they stay in {default}"
+        )
+    })
 }
 
 /// Warns that `plan` is what was found until `request` was asked to stop, where it was.
@@ -128,8 +141,10 @@ pub(super) fn account(account: &Account, winner: &Candidate) -> SearchAccount {
             (Objective::Time, account.lowest_bound.map_or(0.0, |lowest| above(best, lowest.0)))
         }
     };
+    let robust_gap = account.robust.map(|robust| above(robust.upper.0, robust.lower.0));
     SearchAccount {
         objective,
+        robust_gap,
         considered: account.considered,
         illegal: account.illegal,
         out_of_memory: account.out_of_memory,

@@ -7,6 +7,7 @@ use super::capabilities::Supports;
 use super::choices::{AttentionKernel, CheckpointMode};
 use super::evidence::Sourced;
 use super::expert_load::ExpertLoad;
+use super::recomputed::{Part, RecomputedModule};
 use crate::units::{ElementType, Seconds};
 
 /// One training engine, as data. Its facts and their sources stand in the file.
@@ -49,6 +50,12 @@ pub struct EngineDefaults {
     pub checkpointing: CheckpointMode,
     /// Probability that an element is dropped.
     pub dropout: f64,
+    /// The ZeRO stage that its own recipes use: of plans that are as good, one with this stage is the simpler.
+    pub zero: u8,
+    /// The type that its own recipes keep and reduce gradients in under mixed precision, where that is not the type of a
+    /// strategy that says nothing: a numeric choice that plans for it may make.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gradient: Option<ElementType>,
 }
 
 /// Communication that an engine may run beside its kernels.
@@ -329,6 +336,9 @@ pub struct ActivationModel {
     pub keeps: Vec<SavedTensor>,
     /// Kept under `selective`; what else the backward reads is recomputed.
     pub selective_keeps: Vec<SavedTensor>,
+    /// Modules of which nothing of these is kept under `selective`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub selective_recomputes: Vec<RecomputedModule>,
     /// What of these a compiled model does not keep, because no gradient reads it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub compiled_drops: Vec<SavedTensor>,
@@ -358,6 +368,12 @@ impl ActivationModel {
             CheckpointMode::Selective => &self.selective_keeps,
             CheckpointMode::Full => &[],
         }
+    }
+
+    /// Whether what is made in `part` of a block is made again under `mode`.
+    pub fn recomputes(&self, mode: CheckpointMode, part: Option<Part>) -> bool {
+        let is_covered = |part| self.selective_recomputes.iter().any(|module| module.covers(part));
+        mode == CheckpointMode::Selective && part.is_some_and(is_covered)
     }
 
     /// Whether all of the block's forward runs again under `mode`, not only what its backward reads.

@@ -15,6 +15,7 @@ pub mod expert_load;
 pub mod field;
 pub mod inherit;
 mod naming;
+pub mod recomputed;
 mod variant;
 
 pub use catalog::{device_model, device_models, parse_device_model};

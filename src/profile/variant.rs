@@ -2,6 +2,7 @@
 
 use super::engine::{EngineProfile, MasterWeights, TypeRule, WideStream};
 use super::evidence::{Evidence, Sourced};
+use super::recomputed::RecomputedModule;
 
 impl EngineProfile {
     /// Its step is fused by a compiler.
@@ -22,6 +23,15 @@ impl EngineProfile {
         if self.logits.compiled_with_model {
             self.compile_loss();
         }
+    }
+
+    /// Under `selective` these modules recompute, and the core of attention if `core` says so.
+    pub fn recompute_modules(&mut self, core: bool, modules: &[RecomputedModule]) {
+        let activations = &mut self.activations;
+        if !core {
+            activations.selective_keeps.clone_from(&activations.keeps);
+        }
+        activations.selective_recomputes = modules.to_vec();
     }
 
     /// The loss is one kernel forward and one backward: of the logits and a number a row it makes the gradient, in the

@@ -85,6 +85,7 @@ pub fn sample_plan() -> Plan {
             objective: Objective::Time,
             proven_optimal: false,
             gap: 0.013,
+            robust_gap: Some(0.004),
             inner_choices_log10: 23.4,
             wall_time_s: 0.42,
             axes: [

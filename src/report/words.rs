@@ -251,10 +251,17 @@ pub fn proof(account: &SearchAccount) -> String {
     // A bound stays one where it is rounded.
     let gap = (1e3 * account.gap).ceil() / 1e3;
     let mut text = match (account.proven_optimal, gap) {
-        (true, gap) if gap > 0.0 => format!("proven: none of them is more than {} {better}", percent(gap)),
-        (true, _) => format!("proven: none of them is {better}"),
-        (false, gap) => format!("none of them can be more than {} {better}", percent(gap)),
+        (true, gap) if gap > 0.0 => format!("proven: none is more than {} {better}", percent(gap)),
+        (true, _) => format!("proven: none is {better}"),
+        (false, gap) => format!("none can be more than {} {better}", percent(gap)),
     };
+    if let Some(gap) = account.robust_gap {
+        let gap = (1e3 * gap).ceil() / 1e3;
+        text += &match gap > 0.0 {
+            true => format!(", or {} at the upper end", percent(gap)),
+            false => ", or at the upper end".to_owned(),
+        };
+    }
     if account.inner_choices_log10 > 0.0 {
         text += &format!(
             "; each stands for 10^{:.0} choices of cuts, recompute and offload",

@@ -4,11 +4,11 @@
 use crate::profile::capabilities::CheckpointGrain;
 use crate::profile::choices::OffloadCategory;
 use crate::search::bounding::Entry;
-use crate::search::choices::{Hosted, Options};
+use crate::search::choices::{Hosted, Options, without_activations};
 use crate::search::inner::{Chosen, InnerProblem};
 use crate::search::proof::{Aim, Proof};
-use crate::search::solve::{Solved, Solving};
-use crate::strategy::{CheckpointEntry, Strategy, rules};
+use crate::search::solve::{Shared, Solved, Solving};
+use crate::strategy::{CheckpointEntry, CheckpointMode, Strategy, rules};
 
 /// One choice for all ranks.
 #[derive(Clone, Debug)]
@@ -21,22 +21,22 @@ struct Alike {
 /// Finds the cuts of a choice that end before a limit.
 type Cut<'c> = &'c dyn Fn(&InnerProblem<'_, '_>, &Strategy, f64) -> Option<Chosen>;
 
-impl Solving<'_> {
+impl<'a> Solving<'a> {
     /// The likeliest of the choices of `entry` that fit and are below `limit` seconds, each under the cuts that `cut`
     /// finds; its bound is that of all of them.
     pub(super) fn best_alike(&self, entry: &Entry, limit: f64, cut: Cut<'_>) -> Option<Solved> {
         if self.most_first(entry) == 0 {
-            return self.best_of(entry, limit, cut, &|_| self.modes());
+            return self.best_of(&self.shared(entry), limit, cut, &|_| self.modes());
         }
-        // Of the counts of first blocks a few are looked at, which suit the default cuts. Ranks that choose for
-        // themselves do no worse than under any of them, where each has one chunk.
-        let lower_bound = if entry.pass_choice.schedule.1 == 1 {
-            self.with_inner(entry, &self.options, None, |inner, outer| cut(inner, outer, limit))?.seconds
-        } else {
-            entry.lower_bound
-        };
-        let likely = self.best_of(entry, limit, cut, &|hosted| self.checkpoints(entry, hosted));
-        let found = likely.or_else(|| self.best_of(entry, limit, cut, &|_| self.every_checkpoint(entry)));
+        let shared = self.shared(entry);
+        if entry.pass_choice.schedule.1 > 1 {
+            return self.best_of_chunks(&shared, limit, cut);
+        }
+        // Of the counts of first blocks a few are looked at, which suit the default cuts. Ranks that choose for themselves
+        // do no worse than under any of them, where each has one chunk.
+        let lower_bound = cut(&self.inner(&shared, &self.options, None), &shared.outer, limit)?.seconds;
+        let likely = self.best_of(&shared, limit, cut, &|hosted| self.checkpoints(&shared, hosted));
+        let found = likely.or_else(|| self.best_of(&shared, limit, cut, &|_| self.every_checkpoint(entry)));
         found.map(|found| {
             let lower_bound = lower_bound.max(entry.lower_bound).min(found.closed.bound.0);
             Solved { lower_bound, ..found }
@@ -47,42 +47,78 @@ impl Solving<'_> {
     /// for it; its bound is that of all of these.
     fn best_of(
         &self,
-        entry: &Entry,
+        shared: &Shared<'a>,
         limit: f64,
         cut: Cut<'_>,
         modes: &dyn Fn(&Hosted) -> Vec<Option<CheckpointEntry>>,
     ) -> Option<Solved> {
-        let mut best: Option<Solved> = None;
-        let mut lower = f64::INFINITY;
-        for hosted in self.splits(entry) {
+        let mut best = Likeliest::below(limit);
+        for hosted in self.splits(&shared.entry) {
             for checkpoint in modes(&hosted) {
-                let below = best.as_ref().map_or(limit, |best| best.closed.likely.0.min(limit));
                 let alike = Alike { checkpoint, hosted };
-                let Some(solved) = self.solve_alike(entry, &alike, below, cut) else { continue };
-                lower = lower.min(solved.lower_bound);
-                if best.as_ref().is_none_or(|best| solved.closed.likely < best.closed.likely) {
-                    best = Some(solved);
-                }
+                best.add(self.solve_alike(shared, &alike, best.limit, cut));
             }
         }
-        best.map(|best| Solved { lower_bound: lower, ..best })
+        best.found()
     }
 
-    fn solve_alike(&self, entry: &Entry, alike: &Alike, limit: f64, cut: Cut<'_>) -> Option<Solved> {
-        let chosen = self.with_alike(entry, alike, |inner, outer| cut(inner, outer, limit))?;
-        let solved = self.solved(entry, chosen);
+    /// The same of all choices, where a rank has several chunks. More recomputation takes longer, as far as nothing is
+    /// copied, and less memory: counts of first blocks are looked at from the fewest that fit until they take too long.
+    fn best_of_chunks(&self, shared: &Shared<'a>, limit: f64, cut: Cut<'_>) -> Option<Solved> {
+        let most = self.most_first(&shared.entry).saturating_sub(1);
+        let cuts = self.cuts(shared);
+        let mut best = Likeliest::below(limit);
+        for hosted in self.splits(&shared.entry) {
+            let is_in_time = |checkpoint: CheckpointEntry, limit: f64| {
+                let options = Options::one(without_activations(hosted)).boundless();
+                cut(&self.inner(shared, &options, Some(&[checkpoint])), &shared.outer, limit).is_some()
+            };
+            if !is_in_time(CheckpointEntry::Whole(CheckpointMode::None), best.limit) {
+                continue;
+            }
+            for checkpoint in self.modes() {
+                let alike = Alike { checkpoint, hosted };
+                best.add(self.solve_alike(shared, &alike, best.limit, cut));
+            }
+            if most == 0 || !is_in_time(CheckpointEntry::First(1), best.limit) {
+                continue;
+            }
+            let fits = |count: u32| cuts.iter().any(|cuts| self.fits_first(shared, cuts, &hosted, count));
+            for count in fewest(most, fits).into_iter().flat_map(|fewest| fewest..=most) {
+                if !is_in_time(CheckpointEntry::First(count), best.limit) {
+                    break;
+                }
+                let alike = Alike { checkpoint: Some(CheckpointEntry::First(count)), hosted };
+                best.add(self.solve_alike(shared, &alike, best.limit, cut));
+            }
+        }
+        best.found()
+    }
+
+    /// The cuts that the chunks of `shared` may have, where a rank has several.
+    fn cuts(&self, shared: &Shared<'a>) -> Vec<Vec<u32>> {
+        let given = self.bounding.space.given_cuts(&shared.outer);
+        let ways =
+            || self.with_ways(&shared.entry, |ways| ways.list.iter().map(|way| way.cuts.clone()).collect());
+        given.map_or_else(ways, |cuts| vec![cuts])
+    }
+
+    fn solve_alike(&self, shared: &Shared<'a>, alike: &Alike, limit: f64, cut: Cut<'_>) -> Option<Solved> {
+        let chosen = self.with_alike(shared, alike, |inner, outer| cut(inner, outer, limit))?;
+        let solved = self.solved(shared, chosen);
         rules::legal(&solved.strategy, &self.bounding.space.problem.facts).then_some(solved)
     }
 
     /// What no choice of `entry` can undercut as played.
     pub(super) fn prove_alike(&self, entry: &Entry, aim: Aim) -> Proof {
+        let shared = self.shared(entry);
         let mut all = Proof { lower: aim.best, better: Vec::new(), effort: 0, is_played: false };
         for hosted in self.splits(entry) {
             for checkpoint in self.every_checkpoint(entry) {
                 let alike = Alike { checkpoint, hosted };
                 let best = all.lower.min(aim.best);
                 let solved = self.with_ways(entry, |ways| {
-                    self.solve_alike(entry, &alike, best, &|inner, outer, limit| {
+                    self.solve_alike(&shared, &alike, best, &|inner, outer, limit| {
                         inner.solve(outer, (ways, entry.step), limit)
                     })
                 });
@@ -92,7 +128,7 @@ impl Solving<'_> {
                     continue;
                 }
                 let aim = Aim { effort: aim.effort - all.effort, ..aim };
-                let own = self.with_alike(entry, &alike, |inner, outer| {
+                let own = self.with_alike(&shared, &alike, |inner, outer| {
                     self.prove_choices(entry, (inner, outer), &solved.strategy, aim)
                 });
                 all.lower = all.lower.min(own.lower.max(solved.lower_bound));
@@ -111,9 +147,9 @@ impl Solving<'_> {
 
     /// The checkpoint choices that are worth a look with `hosted` on the host: each mode for all blocks, and of the
     /// first K blocks of every chunk the fewest that fit under the default cuts, and one less.
-    fn checkpoints(&self, entry: &Entry, hosted: &Hosted) -> Vec<Option<CheckpointEntry>> {
+    fn checkpoints(&self, shared: &Shared<'a>, hosted: &Hosted) -> Vec<Option<CheckpointEntry>> {
         let mut list = self.modes();
-        if let Some(count) = self.fewest_first(entry, hosted) {
+        if let Some(count) = self.fewest_first(shared, hosted) {
             let counts = [count.saturating_sub(1), count].into_iter().filter(|count| *count > 0);
             list.extend(counts.map(|count| Some(CheckpointEntry::First(count))));
         }
@@ -154,42 +190,75 @@ impl Solving<'_> {
     }
 
     /// The fewest first blocks of each chunk that recompute wholly so that the default cuts fit, if some do.
-    fn fewest_first(&self, entry: &Entry, hosted: &Hosted) -> Option<u32> {
-        let most = self.most_first(entry).checked_sub(1).filter(|most| *most > 0)?;
-        let space = self.bounding.space;
-        let facts = &space.problem.facts;
-        let outer = space.strategy(entry);
-        let cuts = space.plainest_cuts(&outer);
-        let fits = |count: u32| {
-            let entry = CheckpointEntry::First(count);
-            let checkpoint = cuts.iter().map(|&blocks| entry.over(blocks)).collect();
-            let mut strategy = Strategy { cuts: cuts.clone(), checkpoint, ..outer.clone() };
-            for (&category, &fraction) in OffloadCategory::ALL.iter().zip(hosted) {
-                if fraction > 0.0 {
-                    *strategy.offload.fractions_mut(category) = vec![fraction; outer.pipeline as usize];
-                }
+    fn fewest_first(&self, shared: &Shared<'a>, hosted: &Hosted) -> Option<u32> {
+        let most = self.most_first(&shared.entry).checked_sub(1).filter(|most| *most > 0)?;
+        let cuts = self.bounding.space.plainest_cuts(&shared.outer);
+        fewest(most, |count| self.fits_first(shared, &cuts, hosted, count))
+    }
+
+    /// Whether `shared` fits under `cuts` if the first `count` blocks of each chunk recompute wholly and `hosted` is on the
+    /// host.
+    fn fits_first(&self, shared: &Shared<'a>, cuts: &[u32], hosted: &Hosted, count: u32) -> bool {
+        let outer = &shared.outer;
+        let entry = CheckpointEntry::First(count);
+        let checkpoint = cuts.iter().map(|&blocks| entry.over(blocks)).collect();
+        let mut strategy = Strategy { cuts: cuts.to_vec(), checkpoint, ..outer.clone() };
+        for (&category, &fraction) in OffloadCategory::ALL.iter().zip(hosted) {
+            if fraction > 0.0 {
+                *strategy.offload.fractions_mut(category) = vec![fraction; outer.pipeline as usize];
             }
-            strategy.normalise(facts);
-            self.closed_forms.fits(&self.closed_forms.close(&strategy))
-        };
-        if !fits(most) {
-            return None;
         }
-        let (mut low, mut high) = (0, most);
-        while high - low > 1 {
-            let middle = low + (high - low) / 2;
-            if fits(middle) { high = middle } else { low = middle }
-        }
-        Some(high)
+        strategy.normalise(&self.bounding.space.problem.facts);
+        self.closed_forms.fits(&self.close(shared, &strategy))
     }
 
     fn with_alike<T>(
         &self,
-        entry: &Entry,
+        shared: &Shared<'a>,
         alike: &Alike,
         look: impl FnOnce(&InnerProblem<'_, '_>, &Strategy) -> T,
     ) -> T {
         let checkpoint = alike.checkpoint.clone().map(|entry| vec![entry]);
-        self.with_inner(entry, &Options::one(alike.hosted), checkpoint.as_deref(), look)
+        look(&self.inner(shared, &Options::one(alike.hosted), checkpoint.as_deref()), &shared.outer)
     }
+}
+
+/// The likeliest of choices, and what none of them undercuts.
+struct Likeliest {
+    best: Option<Solved>,
+    lower: f64,
+    /// Seconds below which others are of interest.
+    limit: f64,
+}
+
+impl Likeliest {
+    const fn below(limit: f64) -> Self {
+        Self { best: None, lower: f64::INFINITY, limit }
+    }
+
+    fn add(&mut self, solved: Option<Solved>) {
+        let Some(solved) = solved else { return };
+        self.lower = self.lower.min(solved.lower_bound);
+        if self.best.as_ref().is_none_or(|best| solved.closed.likely < best.closed.likely) {
+            self.limit = self.limit.min(solved.closed.likely.0);
+            self.best = Some(solved);
+        }
+    }
+
+    fn found(self) -> Option<Solved> {
+        self.best.map(|best| Solved { lower_bound: self.lower, ..best })
+    }
+}
+
+/// The fewest of 1 to `most` that fit, if so many do; more fit whenever fewer do.
+fn fewest(most: u32, fits: impl Fn(u32) -> bool) -> Option<u32> {
+    if !fits(most) {
+        return None;
+    }
+    let (mut low, mut high) = (0, most);
+    while high - low > 1 {
+        let middle = low + (high - low) / 2;
+        if fits(middle) { high = middle } else { low = middle }
+    }
+    Some(high)
 }

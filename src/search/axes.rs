@@ -124,10 +124,12 @@ impl<'a> Axes<'a> {
         let is_free = |key: Key| request.free.contains(&key);
         let wide = [ElementType::Fp32, ElementType::Bf16];
         let is_mixed = problem.workload.has_master_weights();
-        let varied = |key, fixed: Option<ElementType>, default: ElementType| match fixed {
-            Some(fixed) => vec![fixed],
-            None if is_free(key) && is_mixed => wide.to_vec(),
-            None => vec![default],
+        let is_said = fix.gradient_type.is_some() || fix.reduce_type.is_some();
+        let of_recipes = problem.engine.defaults.gradient.filter(|_| is_mixed && !is_said);
+        let varied = |key, fixed: Option<ElementType>, default: ElementType| match (fixed, of_recipes) {
+            (Some(fixed), _) => vec![fixed],
+            (None, _) if is_free(key) && is_mixed => wide.to_vec(),
+            (None, of_recipes) => vec![of_recipes.unwrap_or(default)],
         };
         let compressions = match fix.compression {
             Some(fixed) => vec![fixed],
@@ -232,14 +234,12 @@ impl<'a> Axes<'a> {
             match (schedule, self.request.fix.virtual_stages) {
                 (_, Some(fixed)) => list.push((schedule, fixed)),
                 (Schedule::Interleaved, None) => {
-                    let most = (blocks / mesh.pipeline).min(MOST_VIRTUAL);
+                    let most = (blocks / mesh.pipeline).clamp(2, MOST_VIRTUAL);
                     let even = |chunks: &u64| blocks.is_multiple_of(mesh.pipeline * chunks);
-                    let mut chunks: Vec<u64> = (2..=most).filter(even).collect();
-                    // A chunk without blocks only passes on what comes.
-                    if chunks.is_empty() {
-                        chunks.push(2);
-                    }
-                    list.extend(chunks.into_iter().map(|chunks| (schedule, chunks)));
+                    let has_even = (2..=most).any(|chunks| even(&chunks));
+                    // Where none divides the blocks, chunks differ by one. A chunk without blocks only passes on what comes.
+                    let chunks = (2..=most).filter(|chunks| !has_even || even(chunks));
+                    list.extend(chunks.map(|chunks| (schedule, chunks)));
                 }
                 (Schedule::ZeroBubbleV, None) => list.push((schedule, 2)),
                 (_, None) => list.push((schedule, 1)),

@@ -390,10 +390,7 @@ impl<'a> Bounding<'a> {
                 sends_within: strategy.pipeline > 1 && !problem.engine.timing.overlaps(Overlap::Sends),
             },
             engine: problem.engine,
-            room: Room {
-                device: problem.room(strategy),
-                host: problem.cluster.host_memory_per_device().0 as f64,
-            },
+            room: Room { device: problem.room(strategy), host: problem.host_limit.0 as f64 },
             splits: &self.splits,
             bucket: strategy.bucket,
         }

@@ -104,17 +104,30 @@ pub struct Options {
     fixed: Option<Fractions>,
     /// What may be there otherwise, nothing first.
     free: Vec<Hosted>,
+    /// Whatever memory it takes.
+    pub is_boundless: bool,
 }
 
 impl Options {
     /// Whatever is not fixed, of what the engine can keep on the host.
     pub fn new(fixes_checkpoint: bool, fixed: Option<&Fractions>, supports: &Supports) -> Self {
-        Self { recomputes: !fixes_checkpoint, fixed: fixed.cloned(), free: splits(None, supports) }
+        Self {
+            recomputes: !fixes_checkpoint,
+            fixed: fixed.cloned(),
+            free: splits(None, supports),
+            is_boundless: false,
+        }
     }
 
     /// One choice for all ranks: checkpoint modes that are given, and `hosted` on the host.
     pub fn one(hosted: Hosted) -> Self {
-        Self { recomputes: false, fixed: None, free: vec![hosted] }
+        Self { recomputes: false, fixed: None, free: vec![hosted], is_boundless: false }
+    }
+
+    /// The same as if memory had no end.
+    #[must_use]
+    pub fn boundless(self) -> Self {
+        Self { is_boundless: true, ..self }
     }
 
     /// The same with the checkpoint modes of the strategy.

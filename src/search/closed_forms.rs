@@ -391,10 +391,14 @@ impl<'a> ClosedForms<'a> {
 
     /// Both closed costs of `strategy`, which must be legal.
     pub fn close(&self, strategy: &Strategy) -> Closed {
+        self.close_under(&self.outer(strategy), strategy)
+    }
+
+    /// The same with what it shares with others, `outer`, at hand.
+    pub fn close_under(&self, outer: &OuterCosts<'a>, strategy: &Strategy) -> Closed {
         let problem = self.problem;
-        let outer = self.outer(strategy);
         let layout = Layout::place(&outer.shaped.units, strategy);
-        let (ledger, bound) = (self.ledger(&outer, strategy, &layout), self.time(&outer, strategy, &layout));
+        let (ledger, bound) = (self.ledger(outer, strategy, &layout), self.time(outer, strategy, &layout));
         let (mut peak, mut host) = (Bytes::ZERO, Bytes::ZERO);
         for stage in 0..strategy.pipeline as u32 {
             let instants = self.instants(strategy, u64::from(stage));
@@ -404,15 +408,14 @@ impl<'a> ClosedForms<'a> {
         let memory = problem.process_memory(strategy, peak);
         let likely = Seconds(EXPOSED_COPIES * bound.most_copies());
         let steps =
-            (0..strategy.pipeline as u32).map(|stage| self.optimizer_step(&outer, strategy, &layout, stage));
+            (0..strategy.pipeline as u32).map(|stage| self.optimizer_step(outer, strategy, &layout, stage));
         let bound = bound.step_time_with(&steps.collect::<Vec<_>>());
         Closed { peak, memory, host, bound, likely: bound + likely }
     }
 
     /// Whether a strategy with these closed forms fits devices and hosts.
     pub fn fits(&self, closed: &Closed) -> bool {
-        closed.memory.process <= self.problem.memory_limit
-            && closed.host <= self.problem.cluster.host_memory_per_device()
+        closed.memory.process <= self.problem.memory_limit && closed.host <= self.problem.host_limit
     }
 }
 

@@ -53,6 +53,11 @@ pub struct Found {
 }
 
 impl Found {
+    /// Nothing, where only what is below `limit` seconds is looked for; infinity is no limit.
+    pub fn below(limit: f64) -> Self {
+        Self { best: limit.is_finite().then_some(limit), ..Self::default() }
+    }
+
     /// Seconds that a strategy must be below to win.
     pub fn limit(&self) -> f64 {
         self.best.unwrap_or(f64::INFINITY)

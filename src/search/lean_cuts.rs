@@ -252,5 +252,5 @@ fn taken(rank: &mut RankProblem<'_, '_>, (modes, hosted): &Choice, counted: Coun
         device = device.min(rank.peaks(modes, &with(1.0)).0.0);
         host = rank.peaks(modes, &with(0.0)).1;
     }
-    (host <= rank.closed_forms.problem.cluster.host_memory_per_device()).then_some(device)
+    (host <= rank.closed_forms.problem.host_limit).then_some(device)
 }

@@ -47,13 +47,11 @@ pub fn nothing_fits(
 
 /// Whether something would fit `limit` if hosts had room for anything. `roomy` is the problem on devices that have.
 fn binding(roomy: &Problem<'_>, limit: Bytes, request: &Request, deadline: Deadline) -> Binding {
-    let room = roomy.cluster.host_memory_per_device();
+    let room = roomy.host_limit;
     if roomy.engine.supports.offload.is_empty() {
         return Binding::Device;
     }
-    let mut cluster = roomy.cluster.clone();
-    cluster.host.memory = ANYTHING;
-    let beside = leanest_of_all(&Problem { cluster: &cluster, ..roomy.clone() }, request, deadline);
+    let beside = leanest_of_all(&Problem { host_limit: ANYTHING, ..roomy.clone() }, request, deadline);
     let would_fit = beside.found.first().is_some_and(|one| one.closed.memory.process <= limit);
     if would_fit { Binding::Host { room } } else { Binding::Device }
 }

@@ -6,6 +6,7 @@ use crate::cluster::Cluster;
 use crate::cost::DevicePricing;
 use crate::model::Model;
 use crate::profile::EngineProfile;
+use crate::profile::choices::Feature;
 use crate::profile::coverage::{Coverage, HalfWidths, Question, evidence_table};
 use crate::profile::device::DeviceClass;
 use crate::profile::expert_load::ExpertLoad;
@@ -27,6 +28,8 @@ pub struct Problem<'a> {
     pub facts: Facts<'a>,
     /// Device memory that a plan may use: the device's own, or what the user allows.
     pub memory_limit: Bytes,
+    /// Host memory that a device's share of a plan may use.
+    pub host_limit: Bytes,
 }
 
 /// A strategy with its playback.
@@ -67,7 +70,22 @@ impl<'a> Problem<'a> {
         let facts = Facts::new(model, cluster.devices(), &workload, engine);
         let device = cluster.device.memory.value;
         let memory_limit = memory_limit.map_or(device, |limit| limit.min(device));
-        Self { model, cluster, workload, engine, facts, memory_limit }
+        let host_limit = cluster.host_memory_per_device();
+        Self { model, cluster, workload, engine, facts, memory_limit, host_limit }
+    }
+
+    /// The same with room for what memory may be above its prediction, a share of it: plans may use so much less.
+    #[must_use]
+    pub fn with_room_for(&self, share: f64) -> Self {
+        let less = |limit: Bytes| limit.scaled(1.0 / (1.0 + share));
+        let (memory_limit, host_limit) = (less(self.memory_limit), less(self.host_limit));
+        Self { memory_limit, host_limit, ..self.clone() }
+    }
+
+    /// The same under another `engine`.
+    pub fn under<'b>(&'b self, engine: &'b EngineProfile) -> Problem<'b> {
+        let problem = Problem::new(self.model, self.cluster, self.workload, engine, None);
+        Problem { memory_limit: self.memory_limit, host_limit: self.host_limit, ..problem }
     }
 
     /// The step program of `strategy`, which must be legal.
@@ -154,18 +172,35 @@ impl<'a> Problem<'a> {
         (limit.0 as f64 - fixed) / slope + 4096.0
     }
 
+    /// The features of `strategy` that measured runs cover or do not.
+    pub fn features(&self, strategy: &Strategy) -> Vec<Feature> {
+        features(strategy, &self.workload, u64::from(self.cluster.devices_per_node))
+    }
+
     /// What measured runs say of a plan with `strategy`.
     pub fn coverage(&self, strategy: &Strategy) -> Coverage {
-        let device = &self.cluster.device;
-        if device.class == DeviceClass::Cpu {
-            // Ranks on this machine hold what is predicted to the byte, and its own cost model says how far time is off.
-            let (time, memory) = (device.uncertainty.time.value, device.uncertainty.memory.value);
-            return Coverage { half_widths: HalfWidths { time, memory }, ..Coverage::default() };
+        let features = self.features(strategy);
+        match self.question(&features) {
+            Some(question) => evidence_table().coverage(question),
+            None => Coverage { half_widths: self.known_half_widths(&[]), ..Coverage::default() },
         }
-        let node = u64::from(self.cluster.devices_per_node);
-        let features = features(strategy, &self.workload, node);
-        let (device, engine) = (device.name.as_str(), self.engine.name.as_str());
-        evidence_table().coverage(Question { device, engine, features: &features })
+    }
+
+    /// Half-widths of the 80 % intervals of a plan with `features`, as far as these settle them.
+    pub fn known_half_widths(&self, features: &[Feature]) -> HalfWidths {
+        let uncertainty = &self.cluster.device.uncertainty;
+        match self.question(features) {
+            Some(question) => evidence_table().doubts(question).1,
+            // Ranks on this machine hold what is predicted to the byte, and its own cost model says how far time is off.
+            None => HalfWidths { time: uncertainty.time.value, memory: uncertainty.memory.value },
+        }
+    }
+
+    /// The question to the table of measured runs, which knows none on CPUs.
+    fn question<'q>(&'q self, features: &'q [Feature]) -> Option<Question<'q>> {
+        let device = &self.cluster.device;
+        let (name, engine) = (device.name.as_str(), self.engine.name.as_str());
+        (device.class != DeviceClass::Cpu).then_some(Question { device: name, engine, features })
     }
 
     /// How tokens fall on experts under `strategy`, where that is not settled before a step: nothing is dropped, and
@@ -178,10 +213,10 @@ impl<'a> Problem<'a> {
     /// Half-widths of the 80 % interval of what is predicted of `candidate`: what measured runs are off by, and what a
     /// heavier load of experts costs. One has nothing to do with the other, so their squares add up.
     pub fn half_widths(&self, candidate: &Candidate) -> HalfWidths {
-        let known = self.coverage(&candidate.strategy).half_widths;
+        let known = self.known_half_widths(&self.features(&candidate.strategy));
         let Some(load) = self.expert_load(&candidate.strategy) else { return known };
         let engine = EngineProfile { dropless: Some(load.heavier()), ..self.engine.clone() };
-        let problem = Problem::new(self.model, self.cluster, self.workload, &engine, Some(self.memory_limit));
+        let problem = self.under(&engine);
         let heavier = play(&problem.program(&candidate.strategy), &problem.pricing(&candidate.strategy));
         let time = heavier.step_time.0 / candidate.playback.step_time.0 - 1.0;
         let memory = peak(&heavier).0 as f64 / candidate.peak().0.max(1) as f64 - 1.0;
@@ -191,7 +226,7 @@ impl<'a> Problem<'a> {
     /// Whether `candidate` fits the memory of its devices and hosts.
     pub fn fits(&self, candidate: &Candidate) -> bool {
         let host = candidate.extents.iter().map(|extent| extent.host).max().unwrap_or_default();
-        candidate.memory.process <= self.memory_limit && host <= self.cluster.host_memory_per_device()
+        candidate.memory.process <= self.memory_limit && host <= self.host_limit
     }
 }
 

@@ -39,6 +39,8 @@ pub struct RankProblem<'a, 'p> {
     pub recomputes: bool,
     /// What may be kept on the host.
     pub hosted: Vec<Hosted>,
+    /// Everything fits.
+    is_boundless: bool,
     /// Seconds of optimizer steps, by what is on the host but activations: what is recomputed is nothing to them.
     pub(super) steps: Vec<(Hosted, f64)>,
     /// Another layout of it, for what is copied of a choice that recomputes more.
@@ -79,6 +81,7 @@ impl<'a, 'p> RankProblem<'a, 'p> {
             route,
             recomputes,
             hosted,
+            is_boundless: options.is_boundless,
             steps: Vec::new(),
             copied: None,
             written: None,
@@ -218,12 +221,16 @@ impl<'a, 'p> RankProblem<'a, 'p> {
 
     /// What a choice, which is written down, takes more than there is.
     pub(super) fn over(&mut self, modes: &Modes, hosted: &Hosted) -> Over {
+        if self.is_boundless {
+            self.write(modes, hosted);
+            return Over { device: 0.0, host: 0.0 };
+        }
         let (peak, host) = self.peaks(modes, hosted);
         let problem = self.closed_forms.problem;
         let process = problem.process_memory(self.strategy, peak).process;
         Over {
             device: process.0 as f64 - problem.memory_limit.0 as f64,
-            host: host.0 as f64 - problem.cluster.host_memory_per_device().0 as f64,
+            host: host.0 as f64 - problem.host_limit.0 as f64,
         }
     }
 

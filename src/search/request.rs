@@ -55,17 +55,6 @@ impl Request {
     pub fn plain() -> Self {
         Self { tolerance: Some(TOLERANCE), ..Self::default() }
     }
-
-    /// Whether `other` is so much better than `best` that `best` cannot be the answer.
-    pub fn is_beaten(&self, best: &Candidate, other: &Candidate) -> bool {
-        match self.objective {
-            Objective::Time => {
-                let most = other.playback.step_time.0 * (1.0 + self.tolerance.unwrap_or(0.0));
-                best.playback.step_time.0 > most
-            }
-            Objective::Memory => best.peak() > other.peak(),
-        }
-    }
 }
 
 /// How far a search is.
@@ -110,6 +99,8 @@ pub struct Account {
     pub played: u64,
     /// The least that any strategy could take as played, inner choices included, where it is below the winner's time.
     pub lowest_bound: Option<Seconds>,
+    /// Of the robust plan, if one was asked for.
+    pub robust: Option<RobustAccount>,
     /// The least that any strategy could peak at, inner choices included, where memory is what counts.
     pub least_memory: Option<Bytes>,
     pub inner_choices_log10: f64,
@@ -122,6 +113,15 @@ pub struct Account {
     pub outside: Vec<String>,
     /// What was asked for without effect, a sentence each.
     pub idle: Vec<String>,
+}
+
+/// What a search for a robust plan proves.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct RobustAccount {
+    /// The least that a step takes at the upper end of its 80 % interval, of all plans known.
+    pub upper: Seconds,
+    /// No strategy that fits has a lower upper end.
+    pub lower: Seconds,
 }
 
 impl Account {

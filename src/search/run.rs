@@ -19,7 +19,7 @@ use crate::search::least_memory::Measure;
 use crate::search::nothing_fits::nothing_fits;
 use crate::search::patience::Patience;
 use crate::search::problem::{Candidate, Problem};
-use crate::search::request::{Account, Failure, Objective, Outcome, Progress, Request};
+use crate::search::request::{Account, Failure, Objective, Outcome, Progress, Request, RobustAccount};
 use crate::search::solve::Solving;
 use crate::search::space::Space;
 use crate::search::{alternatives, ladder, least_memory, robust, spare};
@@ -60,8 +60,9 @@ pub fn search(
         play_seeds(&solving, &likely, &mut found);
     }
     let slack = 1.0 + request.tolerance.unwrap_or(0.0);
+    let bounded = found.limit() * slack;
     let Bounds { mut entries, mut account, leanest, let_go } = match request.objective {
-        Objective::Time => bound(&bounding, found.limit() * slack, progress),
+        Objective::Time => bound(&bounding, bounded, progress),
         Objective::Memory => Bounds::default(),
     };
     let all = request.tolerance.map(|_| entries.clone()).unwrap_or_default();
@@ -128,9 +129,14 @@ pub fn search(
     };
     let mut fastest = None;
     if let Some(tolerance) = request.tolerance.filter(|_| request.objective == Objective::Time) {
-        let chosen = robust::choose(&solving, &all, (&winner, &found.played), tolerance);
-        if let Some(chosen) = chosen.filter(|chosen| chosen.strategy != winner.strategy) {
-            fastest = Some(std::mem::replace(&mut winner, chosen));
+        let least = account.lowest_bound.into_iter().chain([winner.playback.step_time]).reduce(Seconds::min);
+        let lower = least.map_or(0.0, |seconds| seconds.0);
+        let known = robust::Known { fastest: &winner, played: &found.played, entries: &all, bounded, lower };
+        if let Some(robust) = robust::choose(&solving, &known, tolerance) {
+            account.robust = Some(RobustAccount { upper: robust.upper, lower: robust.lower });
+            if robust.plan.strategy != winner.strategy {
+                fastest = Some(std::mem::replace(&mut winner, robust.plan));
+            }
         }
     }
     if request.top > ALWAYS_SHOWN {
@@ -201,12 +207,12 @@ fn inner_choices_log10(problem: &Problem<'_>) -> f64 {
 
 /// The strategies of all meshes, bounded.
 #[derive(Default)]
-struct Bounds {
-    entries: Vec<Entry>,
+pub struct Bounds {
+    pub entries: Vec<Entry>,
     account: Account,
     leanest: Option<(Bytes, Strategy)>,
     /// The lowest bound of those that were let go or not looked at.
-    let_go: Option<f64>,
+    pub let_go: Option<f64>,
 }
 
 /// Bounds every strategy of `request` as if no plan were known, for benchmarks: how many bounds of memory and time,
@@ -236,7 +242,8 @@ impl Bounds {
     }
 }
 
-fn bound(bounding: &Bounding<'_>, limit: f64, progress: &(dyn Fn(Progress) + Sync)) -> Bounds {
+/// Bounds all strategies of `bounding`; those that cannot be faster than `limit` seconds are let go.
+pub fn bound(bounding: &Bounding<'_>, limit: f64, progress: &(dyn Fn(Progress) + Sync)) -> Bounds {
     let (done, considered) = (AtomicU64::new(0), AtomicU64::new(0));
     let of = bounding.space.tasks.len();
     let one = |task: usize| {
@@ -264,7 +271,7 @@ fn bound(bounding: &Bounding<'_>, limit: f64, progress: &(dyn Fn(Progress) + Syn
 }
 
 /// The mesh orders of `entries` that may win.
-fn place(bounding: &Bounding<'_>, entries: &[Entry], limit: f64, account: &mut Account) -> Vec<Entry> {
+pub fn place(bounding: &Bounding<'_>, entries: &[Entry], limit: f64, account: &mut Account) -> Vec<Entry> {
     let tasks: Vec<&[Entry]> = entries.chunk_by(|one, other| one.task == other.task).collect();
     let placed: Vec<(Vec<Entry>, u64)> =
         tasks.into_par_iter().map(|entries| bounding.place(entries, limit)).collect();

@@ -3,12 +3,14 @@
 use crate::profile::choices::Compression;
 use crate::search::bounding::{Bounding, Entry};
 use crate::search::choices::Options;
-use crate::search::closed_forms::{Closed, ClosedForms};
+use crate::search::closed_forms::{Closed, ClosedForms, OuterCosts};
 use crate::search::exhaustive::every_choice;
 use crate::search::inner::{Chosen, InnerProblem};
+use crate::search::load::Load;
 use crate::search::local_search::neighbours;
 use crate::search::other_cuts::{MOST_CUTS_PROVEN, OtherCuts};
 use crate::search::passes::{KnownWays, Way, Ways};
+use crate::search::pipeline_bound::Pipeline;
 use crate::search::proof::{Aim, Proof, prove};
 use crate::strategy::{CheckpointEntry, Strategy, rules};
 
@@ -23,6 +25,17 @@ pub struct Solved {
     pub closed: Closed,
     /// No inner choice is faster, in seconds.
     pub lower_bound: f64,
+}
+
+/// What all inner choices of an outer strategy share.
+pub(super) struct Shared<'a> {
+    pub(super) entry: Entry,
+    pub(super) outer: Strategy,
+    pub(super) costs: OuterCosts<'a>,
+    load: Load,
+    pipeline: Pipeline,
+    /// The blocks of each chunk, if there is no choice.
+    cuts: Option<Vec<u32>>,
 }
 
 /// Solves inner choices.
@@ -79,11 +92,11 @@ impl<'a> Solving<'a> {
 
     /// Every inner choice of `entry` that fits; none if they are too many to list.
     pub fn every_choice(&self, entry: &Entry) -> Option<Vec<Solved>> {
-        let choices = self.with_ways(entry, |ways| {
-            self.with_inner(entry, &self.options, None, |inner, outer| every_choice(inner, outer, ways))
-        })?;
+        let shared = self.shared(entry);
+        let inner = self.inner(&shared, &self.options, None);
+        let choices = self.with_ways(entry, |ways| every_choice(&inner, &shared.outer, ways))?;
         let closed =
-            choices.into_iter().map(|strategy| self.solved(entry, Chosen { strategy, seconds: 0.0 }));
+            choices.into_iter().map(|strategy| self.solved(&shared, Chosen { strategy, seconds: 0.0 }));
         let facts = &self.bounding.space.problem.facts;
         let is_legal = |solved: &Solved| self.is_free || rules::legal(&solved.strategy, facts);
         Some(closed.filter(|solved| is_legal(solved) && self.closed_forms.fits(&solved.closed)).collect())
@@ -183,6 +196,34 @@ impl<'a> Solving<'a> {
         look(&known.unwrap_or_default())
     }
 
+    /// What all inner choices of `entry` share.
+    pub(super) fn shared(&self, entry: &Entry) -> Shared<'a> {
+        let outer = self.bounding.space.strategy(entry);
+        let costs = self.closed_forms.outer(&outer);
+        let (load, pipeline) = self.bounding.pipeline(&outer, &costs.pricing);
+        let cuts = self.bounding.space.given_cuts(&outer);
+        Shared { entry: *entry, outer, costs, load, pipeline, cuts }
+    }
+
+    /// The inner problem of `shared`, of which `options` and `checkpoint` say what is free.
+    pub(super) fn inner<'s>(
+        &'s self,
+        shared: &'s Shared<'a>,
+        options: &'s Options,
+        checkpoint: Option<&'s [CheckpointEntry]>,
+    ) -> InnerProblem<'s, 'a> {
+        InnerProblem {
+            closed_forms: self.closed_forms,
+            costs: &shared.costs,
+            options,
+            load: &shared.load,
+            pipeline: shared.pipeline,
+            first_step: shared.entry.step,
+            cuts: shared.cuts.as_deref(),
+            checkpoint: checkpoint.or(self.bounding.space.request.fix.checkpoint.as_deref()),
+        }
+    }
+
     pub(super) fn with_inner<T>(
         &self,
         entry: &Entry,
@@ -190,33 +231,30 @@ impl<'a> Solving<'a> {
         checkpoint: Option<&[CheckpointEntry]>,
         look: impl FnOnce(&InnerProblem<'_, '_>, &Strategy) -> T,
     ) -> T {
-        let outer = self.bounding.space.strategy(entry);
-        let costs = self.closed_forms.outer(&outer);
-        let (load, pipeline) = self.bounding.pipeline(&outer, &costs.pricing);
-        let space = self.bounding.space;
-        let fix = &space.request.fix;
-        let cuts = space.given_cuts(&outer);
-        let inner = InnerProblem {
-            closed_forms: self.closed_forms,
-            costs: &costs,
-            options,
-            load: &load,
-            pipeline,
-            first_step: entry.step,
-            cuts: cuts.as_deref(),
-            checkpoint: checkpoint.or(fix.checkpoint.as_deref()),
-        };
-        look(&inner, &outer)
+        let shared = self.shared(entry);
+        look(&self.inner(&shared, options, checkpoint), &shared.outer)
     }
 
     /// `chosen` as it is written. A rank that is alone has no use for ZeRO unless something is on the host: it is written
     /// without, keeps gradients in another way, and may end before what the bound of `entry` knows of. All such choices
     /// are those of another entry.
-    pub(super) fn solved(&self, entry: &Entry, Chosen { mut strategy, seconds }: Chosen) -> Solved {
+    pub(super) fn solved(&self, shared: &Shared<'a>, Chosen { mut strategy, seconds }: Chosen) -> Solved {
         strategy.normalise(&self.bounding.space.problem.facts);
-        let closed = self.closed_forms.close(&strategy);
+        let closed = self.close(shared, &strategy);
+        let entry = shared.entry;
         let lower_bound = entry.lower_bound.max(seconds).min(closed.bound.0);
-        Solved { entry: *entry, lower_bound, strategy, closed }
+        Solved { entry, lower_bound, strategy, closed }
+    }
+
+    /// The closed forms of `strategy`, which is one of `shared` unless it was written in another way.
+    pub(super) fn close(&self, shared: &Shared<'a>, strategy: &Strategy) -> Closed {
+        let Strategy { cuts, checkpoint, offload, .. } = strategy;
+        let (cuts, checkpoint, offload) = (cuts.clone(), checkpoint.clone(), offload.clone());
+        if *strategy == (Strategy { cuts, checkpoint, offload, ..shared.outer.clone() }) {
+            self.closed_forms.close_under(&shared.costs, strategy)
+        } else {
+            self.closed_forms.close(strategy)
+        }
     }
 
     fn chosen(
@@ -225,8 +263,9 @@ impl<'a> Solving<'a> {
         options: &Options,
         choose: impl FnOnce(&InnerProblem<'_, '_>, &Strategy) -> Option<Chosen>,
     ) -> Option<Solved> {
-        let chosen = self.with_inner(entry, options, None, choose)?;
-        Some(self.solved(entry, chosen))
+        let shared = self.shared(entry);
+        let chosen = choose(&self.inner(&shared, options, None), &shared.outer)?;
+        Some(self.solved(&shared, chosen))
     }
 }
 

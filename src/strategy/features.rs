@@ -43,14 +43,23 @@ pub fn features(strategy: &Strategy, workload: &Workload, node: u64) -> Vec<Feat
         (strategy.zero == 3 && crosses(Group::Shard, shard_run), Feature::ShardedParametersAcrossNodes),
         (strategy.zero > 0 && strategy.replicas() > 1, Feature::ShardGroups),
         (recomputes(strategy), Feature::Recomputation),
-        (offloads(OffloadCategory::Optimizer), Feature::OptimizerOffload),
-        (offloads(OffloadCategory::Parameters), Feature::ParameterOffload),
-        (offloads(OffloadCategory::Activations), Feature::ActivationOffload),
+        (offloads(OffloadCategory::Optimizer), of_offload(OffloadCategory::Optimizer)),
+        (offloads(OffloadCategory::Parameters), of_offload(OffloadCategory::Parameters)),
+        (offloads(OffloadCategory::Activations), of_offload(OffloadCategory::Activations)),
         (workload.precision == ElementType::Fp8, Feature::EightBitProducts),
         (strategy.compression != Compression::None, Feature::Compression),
         (strategy.loss == LossMode::Chunked, Feature::ChunkedLoss),
     ];
     candidates.into_iter().filter(|(is_used, _)| *is_used).map(|(_, feature)| feature).collect()
+}
+
+/// The feature of keeping `category` on the host.
+pub const fn of_offload(category: OffloadCategory) -> Feature {
+    match category {
+        OffloadCategory::Optimizer => Feature::OptimizerOffload,
+        OffloadCategory::Parameters => Feature::ParameterOffload,
+        OffloadCategory::Activations => Feature::ActivationOffload,
+    }
 }
 
 fn recomputes(strategy: &Strategy) -> bool {

@@ -42,6 +42,7 @@ pub fn moe() -> Model {
         bias: false,
         router_bias: false,
         norm: None,
+        output_norm: None,
     };
     model(LayerKind::Moe(moe))
 }

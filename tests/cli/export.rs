@@ -284,7 +284,7 @@ fn files_that_will_not_do() {
             "run.sh",
             "--tensor-model-parallel-size 2 --micro-batch-size 1 --num-layers $N",
             &["llama-3.1-8b"],
-            "settled outside",
+            "--env N=VALUE",
         ),
         ("bare.sh", "--tensor-model-parallel-size 2 --micro-batch-size 1", &[], "MODEL"),
         (
@@ -312,7 +312,7 @@ fn files_that_will_not_do() {
         place
             .run(["simulate", "gpt2", "--cluster", "1x1xh100-sxm", "--strategy", "tp=1", "--from", "a.toml"])
             .code,
-        2
+        3
     );
 }
 

@@ -18,7 +18,7 @@ fn models_are_listed_with_their_published_sizes() {
     };
     assert_eq!(size("gpt2-xl"), 1_557_611_200);
     assert_eq!(size("bloom-176b"), 176_247_271_424);
-    assert_eq!(list["model_types"].as_array().unwrap().len(), 29);
+    assert_eq!(list["model_types"].as_array().unwrap().len(), 94);
 }
 
 #[test]

@@ -38,4 +38,5 @@ mod slice;
 mod small;
 mod terminal;
 mod typed;
+mod typed_beside;
 mod validate;

@@ -45,6 +45,10 @@ fn subject(example: &Example<'_>) -> Result<Model, String> {
         Some(ModelClue::Config(config)) => {
             model::hugging_face::import(&config, "of the file").map_err(|error| error.to_string())
         }
+        Some(ModelClue::Made { decoder, longest }) => {
+            let made = decoder.model("of the file", longest, model::MultiToken::LeftOut);
+            made.map_err(|error| error.to_string())
+        }
         Some(ModelClue::Unknown(name)) => Err(format!("{name} is not known")),
         None => Err("the file does not say the model".to_owned()),
     }
@@ -68,7 +72,7 @@ fn read(example: &Example<'_>) -> Result<Read, String> {
         seq_len: workload.seq_len,
         precision: workload.precision.to_string(),
         notes: understood.meaning.notes,
-        left: understood.left.into_iter().map(|(path, _)| path).collect(),
+        left: understood.left.into_iter().map(|left| left.path).collect(),
     })
 }
 

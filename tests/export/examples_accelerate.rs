@@ -96,13 +96,22 @@ fn other_kinds_of_runs_are_refused_with_what_to_read() {
     let reading = reading(&model, "1x4xh100-sxm", Some(8));
     let file = "distributed_type: DEEPSPEED\ndeepspeed_config:\n  deepspeed_config_file: zero3.json\n  zero3_init_flag: true\n";
     for (text, field, part) in [
-        (file, "distributed_type", "--from zero3.json"),
+        (file, "deepspeed_config.deepspeed_config_file", "none lies beside"),
         (
-            "distributed_type: DEEPSPEED\ndeepspeed_config:\n  zero_stage: 3\n",
-            "distributed_type",
-            "no deepspeed_config_file",
+            "distributed_type: DEEPSPEED\ndeepspeed_config:\n  zero_stage: 4\n  gradient_accumulation_steps: 1\n",
+            "deepspeed_config.zero_stage",
+            "line 3: `deepspeed_config.zero_stage` is 4",
         ),
-        ("distributed_type: MEGATRON_LM\n", "distributed_type", "Megatron-LM"),
+        (
+            "distributed_type: DEEPSPEED\ndeepspeed_config:\n  zero_stge: 3\n",
+            "deepspeed_config.zero_stge",
+            "no such key in this section",
+        ),
+        (
+            "distributed_type: MEGATRON_LM\nmegatron_lm_config:\n  megatron_lm_tp_degre: 2\n",
+            "megatron_lm_config.megatron_lm_tp_degre",
+            "not read here",
+        ),
         ("distributed_type: FDSP\n", "distributed_type", "FSDP"),
         ("mixed_precision: bf16\n", "distributed_type", "is missing"),
         ("distributed_type: FSDP\nnum_proceses: 4\n", "num_proceses", "no such key"),

@@ -94,7 +94,7 @@ fn what_others_fill_in_is_asked_for() {
         &text.replace(r#""gradient_accumulation_steps": 1"#, r#""gradient_accumulation_steps": "auto""#),
     );
     assert_eq!(field, "train_micro_batch_size_per_gpu");
-    assert!(message.contains("write its number here"), "{message}");
+    assert!(message.contains("--strategy micro=N"), "{message}");
 }
 
 /// D-4: Accelerate 1.15, examples/alst_ulysses_sequence_parallelism/sp-alst.ds-config.json.

@@ -227,7 +227,7 @@ fn what_is_wrong_is_named() {
     let head = format!("{LLAMA} --micro-batch-size 1 --global-batch-size 128");
     for (rest, wanted) in [
         ("--tensor-model-paralel-size 8", "`tensor-model-paralel-size` is no setting"),
-        ("--tensor-model-parallel-size $TP", "settled outside"),
+        ("--tensor-model-parallel-size $TP", "--env TP=VALUE"),
         ("--tensor-model-parallel-size 3", "does not divide"),
         ("--pipeline-model-parallel-size 2 --num-layers-per-virtual-pipeline-stage 5", "does not divide"),
         (
@@ -241,7 +241,6 @@ fn what_is_wrong_is_named() {
         ("--recompute-granularity full", "--recompute-method"),
         ("--optimizer-cpu-offload", "--use-precision-aware-optimizer"),
         ("--cp-comm-type ring", "p2p"),
-        ("--bf16", "is in line 1 too"),
         ("--title 'open", "not closed"),
     ] {
         let text = format!("{head} {rest}");

@@ -2,7 +2,8 @@
 //! the plan's own interval says.
 
 use meshwright::cluster;
-use meshwright::export::import::{Beside, Given, meaning_of};
+use meshwright::export::beside::Beside;
+use meshwright::export::import::{Given, meaning_of};
 use meshwright::export::{Reach, Scene, Target, profile_of};
 use meshwright::model;
 use meshwright::plan::{self, Plan};
@@ -21,6 +22,7 @@ fn imported(target: &str, model: &str, cluster: &str, text: &str) -> Plan {
         devices_per_node: u64::from(cluster.devices_per_node),
         global_batch: None,
         seq_len: None,
+        typed: None,
     };
     let given = Given { path: "file", text, ranks: None, beside: Beside::Nothing };
     let meaning =

@@ -11,10 +11,14 @@ mod examples_torchtitan;
 mod guide;
 mod guide_points;
 mod model_fields;
+mod programs;
+mod programs_page;
 mod random;
 mod reading;
 mod round_trip;
 mod schemas;
+mod scripts;
+mod yaml_files;
 
 #[path = "../sampling/dice.rs"]
 mod dice;

@@ -1,8 +1,9 @@
 //! Reading a file of an engine as `simulate --from` does: what it says, and the strategy that this is.
 
 use meshwright::cluster::{self, Cluster};
+use meshwright::export::beside::Beside;
 use meshwright::export::error::ImportError;
-use meshwright::export::import::{Beside, Given, Understood, meaning_of};
+use meshwright::export::import::{Given, Understood, meaning_of};
 use meshwright::export::{Reach, Scene, Target, profile_of, targets};
 use meshwright::model::Model;
 use meshwright::search::Problem;
@@ -39,6 +40,7 @@ impl Reading<'_> {
             devices_per_node: u64::from(cluster.devices_per_node),
             global_batch: self.global_batch,
             seq_len: self.seq_len,
+            typed: None,
         };
         let given = Given { path: target.dialect.file(), text, ranks: None, beside: Beside::Nothing };
         meaning_of(target, &given, &scene)

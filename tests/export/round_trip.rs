@@ -23,7 +23,8 @@ fn difference(target: Target, problem: &Problem<'_>, strategy: &Strategy, plays:
         Ok(read) => read,
         Err(error) => return Some(format!("{text}: {error}")),
     };
-    if let Some((path, line)) = read.left.first() {
+    if let Some(left) = read.left.first() {
+        let (path, line) = (&left.path, &left.place);
         return Some(format!("{text}: line {line}, `{path}` is written and not read"));
     }
     let back = match read.meaning.draft.resolve(&problem.facts) {

@@ -1,11 +1,8 @@
-//! Arguments as a shell hands them over: `--name value`, or `name=value`; read out of a line or a script.
-
-use std::ops::Range;
+//! Arguments as a shell hands them over: `--name value`, or `name=value`.
 
 use serde_json::Value;
 
-use super::shell::{Word, words};
-use super::{Code, Comment, Found, SyntaxError};
+use super::{Code, Comment};
 use crate::export::settings::Settings;
 
 /// How an argument is written.
@@ -55,100 +52,8 @@ fn plain(value: &Value) -> String {
     }
 }
 
-/// The arguments that stand in a line or a script. Variables that the text itself sets are put in; values of others are
-/// open. Of arguments that are not settings (programs, files) nothing is kept.
-pub fn read(text: &str, form: Form) -> Result<Vec<Found>, SyntaxError> {
-    let words = words(text)?;
-    Ok(match form {
-        Form::Dashes => dashes(&words),
-        Form::Equals => equals(&words),
-    })
-}
-
-fn dashes(words: &[Word]) -> Vec<Found> {
-    let mut found: Vec<Found> = Vec::new();
-    let mut takes_values = false;
-    for word in words {
-        if word.begins_line {
-            takes_values = false;
-        }
-        if let Some(name) = word.text.strip_prefix("--").filter(|name| !name.is_empty()) {
-            let (name, value) = match name.split_once('=') {
-                Some((name, value)) => (name, Some(value)),
-                None => (name, None),
-            };
-            let start = word.span.end - value.map_or(0, str::len).min(word.span.len());
-            found.push(Found {
-                path: name.replace('_', "-"),
-                value: value.map_or(Value::Bool(true), scalar),
-                entry: word.span.clone(),
-                span: start..word.span.end,
-                is_open: word.is_open,
-            });
-            takes_values = value.is_none();
-            continue;
-        }
-        let is_short = word.text.strip_prefix('-').is_some_and(|rest| rest.starts_with(char::is_alphabetic));
-        if is_short || word.text.ends_with(".py") || word.is_separator() || word.is_list {
-            takes_values = false;
-        }
-        // A variable behind a value may stand for more arguments.
-        let is_more = word.is_open && found.last().is_some_and(|last| !takes_values || !last.span.is_empty());
-        if is_more && !word.is_list && word.text.starts_with('$') {
-            takes_values = false;
-            if found.iter().all(|known| known.path != word.text) {
-                let span = word.span.clone();
-                let (entry, value) = (span.clone(), Value::Bool(true));
-                found.push(Found { path: word.text.clone(), value, entry, span, is_open: true });
-            }
-        }
-        if takes_values && let Some(last) = found.last_mut() {
-            add(last, word);
-        }
-    }
-    found
-}
-
-/// One more value of an argument.
-fn add(found: &mut Found, word: &Word) {
-    let value = scalar(&word.text);
-    let is_first = found.span.is_empty();
-    found.value = match std::mem::take(&mut found.value) {
-        _ if is_first => value,
-        Value::Array(mut list) => {
-            list.push(value);
-            Value::Array(list)
-        }
-        one => Value::Array(vec![one, value]),
-    };
-    let start = if is_first { word.span.start } else { found.span.start };
-    found.span = start..word.span.end;
-    found.entry.end = word.span.end;
-    found.is_open |= word.is_open;
-}
-
-fn equals(words: &[Word]) -> Vec<Found> {
-    let setting = |word: &Word| {
-        let (name, value) = word.text.split_once('=')?;
-        let is_name = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '.');
-        let is_variable = name.chars().all(|c| c.is_ascii_uppercase() || c.is_ascii_digit() || c == '_');
-        if name.is_empty() || is_variable || !name.chars().all(is_name) {
-            return None;
-        }
-        let span: Range<usize> = word.span.start + name.len() + 1..word.span.end;
-        Some(Found {
-            path: name.to_owned(),
-            value: scalar(value),
-            entry: word.span.clone(),
-            span,
-            is_open: word.is_open,
-        })
-    };
-    words.iter().filter_map(setting).collect()
-}
-
 /// What a word means: a number, a switch, or itself.
-fn scalar(word: &str) -> Value {
+pub fn scalar(word: &str) -> Value {
     match word {
         "True" | "true" => return Value::Bool(true),
         "False" | "false" => return Value::Bool(false),

@@ -55,7 +55,7 @@ pub fn edited(document: &Document, edits: &[Edit]) -> String {
     for edit in edits {
         let text = one(&document, edit);
         // What an edit leaves is read anew, so that places are right; where it cannot be, it is handed out as it is.
-        match document.syntax.read(&text) {
+        match document.again(&text) {
             Ok(read) => document = read,
             Err(_) => return text,
         }

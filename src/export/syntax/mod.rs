@@ -8,6 +8,7 @@ mod comment;
 mod document;
 mod edit;
 mod error;
+mod handed;
 mod json;
 pub mod markdown;
 mod python;
@@ -15,17 +16,20 @@ mod python_expression;
 mod python_lines;
 mod python_string;
 mod quoted;
+mod script;
 mod shell;
-mod shell_string;
 mod toml;
 mod yaml;
 
 pub use code::Code;
 pub use comment::Comment;
-pub use document::{Document, Found};
+pub use document::{Document, Found, Origin, Place};
 pub use edit::{Edit, edited};
 pub use error::SyntaxError;
+pub use handed::Hang;
 pub use python::assignments as python_assignments;
+pub use script::Script;
+pub use shell::Surroundings;
 
 use quoted::quoted;
 
@@ -66,15 +70,24 @@ impl Syntax {
     /// # Errors
     /// If it is not of this syntax, is nested too deep or says a thing twice; the error has the line.
     pub fn read(self, text: &str) -> Result<Document, SyntaxError> {
+        let documents = self.read_all(text, &Surroundings::NONE)?;
+        Ok(script::main(documents).unwrap_or_else(|| Document::translated(self)))
+    }
+
+    /// All that `text` may be about: of a script of a shell, each of its commands.
+    ///
+    /// # Errors
+    /// As [`Self::read`].
+    pub fn read_all(self, text: &str, surroundings: &Surroundings<'_>) -> Result<Vec<Document>, SyntaxError> {
         let found = match self {
             Self::Toml => toml::read(text),
             Self::Json => json::read(text),
             Self::Yaml => yaml::read(text),
-            Self::Arguments => arguments::read(text, arguments::Form::Dashes),
-            Self::Overrides => arguments::read(text, arguments::Form::Equals),
+            Self::Arguments => return script::documents(self, arguments::Form::Dashes, text, surroundings),
+            Self::Overrides => return script::documents(self, arguments::Form::Equals, text, surroundings),
             Self::Python => python::read(text),
         }?;
-        Document::new(self, text, found)
+        Ok(vec![Document::new(self, text, found)?])
     }
 
     /// The name of it in messages.
@@ -97,6 +110,11 @@ impl Syntax {
     }
 }
 
+/// What a word means where nothing says which syntax it is of: JSON, or as in YAML.
+pub fn value_of(word: &str) -> serde_json::Value {
+    serde_json::from_str(word).unwrap_or_else(|_| yaml::plain(word))
+}
+
 /// `name` behind the sections `outer`.
 fn joined(outer: &str, name: &str) -> String {
     if outer.is_empty() { name.to_owned() } else { format!("{outer}.{name}") }
@@ -109,5 +127,7 @@ fn line_of(text: &str, at: usize) -> usize {
 
 #[cfg(test)]
 mod attacks;
+#[cfg(test)]
+mod decided;
 #[cfg(test)]
 mod tests;

@@ -191,7 +191,7 @@ impl Reader<'_> {
 }
 
 /// What an unquoted word means in the YAML that Python's loaders read.
-fn plain(word: &str) -> Value {
+pub(super) fn plain(word: &str) -> Value {
     match word {
         "" | "~" | "null" | "Null" | "NULL" => return Value::Null,
         "true" | "True" | "TRUE" | "yes" | "Yes" | "YES" | "on" | "On" | "ON" => return Value::Bool(true),

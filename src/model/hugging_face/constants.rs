@@ -17,7 +17,10 @@ pub(super) fn constants(config: &Config<'_>) -> Result<Constants, ModelError> {
         "starcoder2" => number("norm_epsilon", 1e-5)?,
         "glm4" => number("rms_norm_eps", 1.5625e-7)?,
         "mixtral" | "phi3" | "gpt_oss" | "glm4_moe" | "olmo2" => number("rms_norm_eps", 1e-5)?,
-        _ => number("rms_norm_eps", 1e-6)?,
+        _ => {
+            let (field, absent) = config.family.shape().map_or(("rms_norm_eps", 1e-6), |shape| shape.epsilon);
+            number(field, absent)?
+        }
     };
     let initializer = if family == "opt" { "init_std" } else { "initializer_range" };
     let common = Constants {

@@ -24,6 +24,7 @@ fn moe(config: &Config<'_>, experts: u64, intermediate: u64) -> Result<Moe, Mode
         bias: false,
         router_bias: false,
         norm: rms(hidden),
+        output_norm: None,
     })
 }
 

@@ -71,12 +71,13 @@ fn multi_token_layers(layers: u64, multi_token: MultiToken) -> Option<String> {
 }
 
 fn unknown(config: &Config<'_>, outer: Option<&Map<String, Value>>) -> Vec<String> {
-    let inside = config.fields.keys().filter(|field| !knows(config, field)).cloned();
+    let inside = config.fields.keys().filter(|field| !config.family.knows(field)).cloned();
     let outside = outer.into_iter().flat_map(Map::keys).filter(|field| {
         !OUTER_HARMLESS.contains(&field.as_str()) && !COMMON_HARMLESS.contains(&field.as_str())
     });
     let deeper = config.inner().ok().flatten();
-    let deeper = deeper.iter().flat_map(|inner| inner.fields.keys().filter(|field| !knows(inner, field)));
+    let deeper =
+        deeper.iter().flat_map(|inner| inner.fields.keys().filter(|field| !inner.family.knows(field)));
     let unknown: Vec<String> = inside.chain(outside.cloned()).chain(deeper.cloned()).collect();
     let mut lines: Vec<String> = unknown
         .iter()
@@ -87,13 +88,4 @@ fn unknown(config: &Config<'_>, outer: Option<&Map<String, Value>>) -> Vec<Strin
         lines.push(format!("{} more unknown fields are ignored", unknown.len() - NAMED_WARNINGS));
     }
     lines
-}
-
-fn knows(config: &Config<'_>, field: &str) -> bool {
-    let family = config.family;
-    family.fields.iter().any(|(name, _)| *name == field)
-        || family.aliases.iter().any(|(_, alias)| *alias == field)
-        || family.harmless.contains(&field)
-        || family.refused.iter().any(|(name, _)| *name == field)
-        || COMMON_HARMLESS.contains(&field)
 }

@@ -43,13 +43,13 @@ pub(super) fn rotary(config: &Config<'_>) -> Result<Rotary, ModelError> {
         "gpt_neox" => ("rotary_emb_base", 10_000.0),
         "mixtral" | "gemma3_text" => ("rope_theta", 1_000_000.0),
         "gpt_oss" => ("rope_theta", 150_000.0),
-        _ => ("rope_theta", 10_000.0),
+        _ => ("rope_theta", config.family.shape().map_or(10_000.0, |shape| shape.theta)),
     };
     let (share, whole) = match family {
         "gpt_neox" => ("rotary_pct", 0.25),
         "stablelm" => ("partial_rotary_factor", 0.25),
         "glm4_moe" | "glm4" | "phi" => ("partial_rotary_factor", 0.5),
-        _ => ("partial_rotary_factor", 1.0),
+        _ => ("partial_rotary_factor", config.family.shape().map_or(1.0, |shape| shape.share)),
     };
     let (parameters, of_windows) = by_kind_of_layer(config.object("rope_parameters")?)?;
     let number = |field: &'static str, nested: &str, absent: f64| {
@@ -82,7 +82,7 @@ pub(super) fn rotary(config: &Config<'_>) -> Result<Rotary, ModelError> {
     let interleaved = match family {
         "gptj" | "cohere" | "glm4" | "deepseek_v2" => true,
         "deepseek_v3" => !config.has("rope_interleave") || config.flag("rope_interleave")?,
-        _ => false,
+        _ => config.family.shape().is_some_and(|shape| shape.interleaved),
     };
     Ok(Rotary { theta: number(theta, "rope_theta", absent)?, window_theta, share, interleaved, scaling })
 }

@@ -14,6 +14,8 @@ pub(super) enum Pattern {
     From(u64),
     /// All but every n-th layer (Gemma 2 and gpt-oss: 2, Gemma 3: 6).
     AllBut(u64),
+    /// All but the first of each n (Granite with windows: 4).
+    AllButFirst(u64),
 }
 
 /// The window of each layer, in tokens; none for full attention.
@@ -28,6 +30,7 @@ pub(super) fn windows(
             Pattern::All => true,
             Pattern::From(first) => layer >= first,
             Pattern::AllBut(period) => !(layer + 1).is_multiple_of(period),
+            Pattern::AllButFirst(period) => !layer.is_multiple_of(period),
         };
         return Ok((0..layers).map(|layer| window.filter(|_| slides(layer))).collect());
     };
@@ -40,16 +43,24 @@ pub(super) fn windows(
 
 fn layer_window(kind: &Value, window: Option<u64>) -> Result<Option<u64>, ModelError> {
     match (kind.as_str(), window) {
-        (Some("full_attention"), _) => Ok(None),
-        (Some("sliding_attention"), Some(window)) => Ok(Some(window)),
-        (Some("sliding_attention"), None) => {
-            let rule = "must be given, for layer_types names sliding_attention";
+        (Some("full_attention" | "global"), _) => Ok(None),
+        (Some("sliding_attention" | "chunked_attention" | "local"), Some(window)) => Ok(Some(window)),
+        (Some("sliding_attention" | "chunked_attention" | "local"), None) => {
+            let rule = format!("must be given, for layer_types names {}", shown(kind));
             Err(ModelError::rule("sliding_window", "null", rule, [""; 0]))
         }
-        _ => Err(ModelError::Unsupported {
-            field: "layer_types".to_owned(),
-            value: shown(kind),
-            remedy: "a layer is full_attention or sliding_attention".to_owned(),
-        }),
+        (named, _) => {
+            let strange = match named {
+                Some("linear_attention") => "linear attention is not planned; ",
+                Some("conv") => "a convolution is not planned; ",
+                Some("mamba" | "mamba2") => "a state-space layer is not planned; ",
+                _ => "",
+            };
+            Err(ModelError::Unsupported {
+                field: "layer_types".to_owned(),
+                value: shown(kind),
+                remedy: format!("{strange}a layer is full_attention or sliding_attention"),
+            })
+        }
     }
 }

@@ -212,6 +212,7 @@ impl Parameter<'_> {
             }
             (LayerKind::Mlp(mlp), Role::Norm) => mlp.norm.map(|norm| norm.kind),
             (LayerKind::Mlp(mlp), Role::OutputNorm) => mlp.output_norm.map(|norm| norm.kind),
+            (LayerKind::Moe(moe), Role::OutputNorm) => moe.output_norm.map(|norm| norm.kind),
             (LayerKind::Mlp(mlp), Role::ResidualNorm) => mlp.residual_norm.map(|norm| norm.kind),
             (LayerKind::Moe(moe), _) => moe.norm.map(|norm| norm.kind),
             (LayerKind::Embedding(embedding), _) => embedding.norm.map(|norm| norm.kind),

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use thiserror::Error;
 
 use crate::model::graph::Model;
-use crate::model::hugging_face::model_type;
+use crate::model::hugging_face::{is_shaped, model_type, otherwise};
 use crate::model::layer::{Attention, LayerKind, Position, Projection};
 
 /// A feature of a model that is planned for and not trained.
@@ -37,6 +37,10 @@ pub fn trainable(model: &Model) -> Result<(), Untrainable> {
             LayerKind::Moe(moe) if moe.bias || moe.router_bias => {
                 Some("biases in its experts or router".to_owned())
             }
+            LayerKind::Moe(moe) if moe.norm.is_none() => {
+                Some("experts without a norm of their own".to_owned())
+            }
+            LayerKind::Moe(moe) if moe.output_norm.is_some() => Some("a norm behind its experts".to_owned()),
             LayerKind::Moe(_) if !model.constants.router.chooses_by_softmax() => {
                 Some("a router that chooses by groups or by corrected scores".to_owned())
             }
@@ -64,6 +68,9 @@ fn of_family(model: &Model) -> Option<&'static str> {
         "granite" => Some("factors of its residual stream and logits"),
         "olmo2" => Some("norms of queries and keys over all heads"),
         "starcoder2" | "stablelm" => Some("layers that were not compared with those of transformers"),
+        shaped if is_shaped(shaped) => {
+            Some(otherwise(shaped).unwrap_or("layers that were not compared with those of transformers"))
+        }
         _ => None,
     }
 }

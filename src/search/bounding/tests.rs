@@ -291,6 +291,65 @@ fn floors_hold_for_the_best_inner_choice_where_memory_binds() {
     assert!(nearest[nearest.len() * 9 / 10] > 0.85, "{:?}", nearest[nearest.len() * 9 / 10]);
 }
 
+/// Of engines that recompute the first blocks of each chunk, a random choice that just fits is not ruled out where a
+/// rank has several chunks: something that ends as early is found, and nothing is said to end later in any case.
+#[test]
+fn first_blocks_of_several_chunks_are_not_ruled_out() {
+    let (mut dice, mut partial) = (Dice(90), 0);
+    for config in [ALIKE, WIDE, LEADING_DENSE] {
+        for engine_name in ["megatron", "nemo", "colossalai"] {
+            let model = model::from_text(config, "the test", "small").unwrap();
+            let cluster = cluster::load("1x8xh100-sxm").unwrap();
+            let workload = Workload {
+                global_batch: 32,
+                seq_len: 4096,
+                precision: ElementType::Bf16,
+                dropout: 0.0,
+                clip: 1.0,
+            };
+            let problem = Problem::new(&model, &cluster, workload, engine(engine_name).unwrap(), None);
+            let (request, closed_forms) = (Request::default(), ClosedForms::new(&problem));
+            let space = Space::new(&problem, &request);
+            let mut tried = 0;
+            while tried < 80 {
+                let index = dice.below(space.tasks.len());
+                let task = &space.tasks[index];
+                let pass_choice = dice.pick(&space.pass_choices(task));
+                let states = space.states(task, &pass_choice).0;
+                let mut outer = space.outer(task, &pass_choice);
+                if pass_choice.schedule.1 == 1 || states.is_empty() || !space.is_legal(&outer) {
+                    continue;
+                }
+                let state = dice.pick(states);
+                state.apply(&mut outer);
+                let other = inner(&outer, &problem, &mut dice);
+                if !rules::legal(&other, &problem.facts) || other.zero != outer.zero {
+                    continue;
+                }
+                tried += 1;
+                let closed = closed_forms.close(&other);
+                let limited = Problem { memory_limit: closed.memory.process, ..problem.clone() };
+                let space = Space::new(&limited, &request);
+                let (bounding, closed_forms) = (Bounding::new(&space), ClosedForms::new(&limited));
+                let order = outer.order;
+                let entry =
+                    Entry { lower_bound: 0.0, step: 0.0, place: 0, task: index, pass_choice, state, order };
+                let limit = closed.bound.0 * (1.0 + 1e-9);
+                let solved = Solving::new(&bounding, &closed_forms).solve(&entry, limit);
+                let lower = solved.map(|solved| solved.lower_bound);
+                assert!(lower.is_some_and(|lower| lower <= limit), "{lower:?} {closed:?} {other:?}");
+                let is_first = |checkpoint: &Checkpoint| {
+                    let mut modes = checkpoint.modes();
+                    let first = modes.next();
+                    modes.any(|mode| Some(mode) != first)
+                };
+                partial += u32::from(other.checkpoint.iter().any(is_first));
+            }
+        }
+    }
+    assert!(partial > 60, "{partial}");
+}
+
 /// Whether a rank holds what `moment` says, at one and the same instant.
 fn holds(moment: Moment, instants: &[Instant]) -> bool {
     let at = |pass: Option<Pass>| {

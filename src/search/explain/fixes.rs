@@ -119,7 +119,7 @@ fn priced(closed_forms: &ClosedForms<'_>, start: &Start<'_>, trial: &Trial) -> V
 
 /// The change that leaves least over the limits.
 fn closest(problem: &Problem<'_>, missing: Vec<Priced>) -> Option<Miss> {
-    let host = problem.cluster.host_memory_per_device();
+    let host = problem.host_limit;
     let over = |closed: &Closed| {
         closed.memory.process.saturating_sub(problem.memory_limit) + closed.host.saturating_sub(host)
     };

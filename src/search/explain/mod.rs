@@ -11,6 +11,7 @@ use std::borrow::Cow;
 
 use crate::search::problem::{Candidate, Problem};
 use crate::search::request::{Account, Failure, Outcome, Progress, Request};
+use crate::search::robust;
 use crate::search::run::search;
 use crate::strategy::{Draft, Key, KeyChange, RuleBreak, Strategy};
 
@@ -56,13 +57,16 @@ pub fn explain(problem: &Problem<'_>, typed: &Draft, progress: &(dyn Fn(Progress
             let start = Start { typed: Cow::Borrowed(typed), strategy: &mine.strategy };
             let mut best = Best::search(problem, Some(&mine.strategy), progress);
             let finding = if problem.fits(&mine) {
-                best.hear(&mine);
+                best.hear(problem, &mine);
                 let mut steps = Vec::new();
                 while let Ok(known) = &best.plan {
                     let known = known.strategy.clone();
                     steps = towards::towards(problem, &start, &known);
                     // A change on the way may beat what the search found.
-                    steps.iter().filter_map(|step| step.runs(problem)).for_each(|step| best.hear(step));
+                    steps
+                        .iter()
+                        .filter_map(|step| step.runs(problem))
+                        .for_each(|step| best.hear(problem, step));
                     if best.plan.as_ref().is_ok_and(|best| best.strategy == known) {
                         break;
                     }
@@ -71,7 +75,7 @@ pub fn explain(problem: &Problem<'_>, typed: &Draft, progress: &(dyn Fn(Progress
             } else {
                 let fixes = Box::new(fixes::fixes(problem, &start));
                 let same = fixes.fitting.iter().filter(|fix| !fix.key.key.changes_numerics());
-                same.for_each(|fix| best.hear(&fix.candidate));
+                same.for_each(|fix| best.hear(problem, &fix.candidate));
                 Finding::OutOfMemory { mine: Box::new(mine), fixes }
             };
             best.beside(finding)
@@ -79,7 +83,10 @@ pub fn explain(problem: &Problem<'_>, typed: &Draft, progress: &(dyn Fn(Progress
         Err(broken) => {
             let nearest = nearest::nearest(typed, &problem.facts).map(|strategy| problem.play(strategy));
             let mut best = Best::search(problem, nearest.as_ref().map(|nearest| &nearest.strategy), progress);
-            nearest.iter().filter(|nearest| problem.fits(nearest)).for_each(|nearest| best.hear(nearest));
+            nearest
+                .iter()
+                .filter(|nearest| problem.fits(nearest))
+                .for_each(|nearest| best.hear(problem, nearest));
             best.beside(Finding::Illegal { broken, nearest: nearest.map(Box::new) })
         }
     }
@@ -111,12 +118,12 @@ impl Best {
     }
 
     /// Takes note of `known`, which fits and trains the same numbers: what beats the plan takes its place.
-    fn hear(&mut self, known: &Candidate) {
+    fn hear(&mut self, problem: &Problem<'_>, known: &Candidate) {
         let time = |candidate: &Candidate| candidate.playback.step_time.0;
         if self.fastest.as_ref().is_none_or(|fastest| time(known) < time(fastest)) {
             self.fastest = Some(known.clone());
         }
-        if self.plan.as_ref().map_or(true, |plan| self.request.is_beaten(plan, known)) {
+        if self.plan.as_ref().map_or(true, |plan| robust::beats(problem, &self.request, known, plan)) {
             self.plan = Ok(known.clone());
         }
     }

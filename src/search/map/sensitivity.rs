@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use super::{Setting, Watch};
 use crate::search::problem::Candidate;
 use crate::search::request::{Failure, Request};
+use crate::search::robust::beats;
 use crate::search::run::search;
 use crate::strategy::{Draft, RuleBreak, Strategy};
 use crate::units::{Bytes, BytesPerSecond};
@@ -117,7 +118,7 @@ pub fn sensitivity<'a>(
         // A search that does not prove its answer may pass over what is known to be as good.
         let best = match (&kept, found) {
             (Kept::Fits(kept), Err(_)) => Ok(kept.clone()),
-            (Kept::Fits(kept), Ok(found)) if request.is_beaten(&found, kept) => Ok(kept.clone()),
+            (Kept::Fits(kept), Ok(found)) if beats(&problem, &request, kept, &found) => Ok(kept.clone()),
             (_, found) => found,
         };
         Some(Answer { scenario, setting, best, kept })

@@ -1,10 +1,11 @@
 //! Accelerate 1.15: YAML.
 
-use super::{checks, read, script, write};
+use super::{checks, handed, read, script, write};
 use crate::export::case::Case;
 use crate::export::check::Check;
 use crate::export::dialect::Dialect;
 use crate::export::error::ImportError;
+use crate::export::format::Read;
 use crate::export::launch::Program;
 use crate::export::meaning::{Meaning, Scene};
 use crate::export::reader::Reader;
@@ -142,6 +143,14 @@ impl Dialect for Config {
             "fsdp_config.limit_all_gathers",
             "fsdp_config.fsdp_limit_all_gathers",
         ]
+    }
+
+    fn hands_to(&self) -> &'static [&'static str] {
+        &["deepspeed", "megatron"]
+    }
+
+    fn handed(&self, reader: &Reader<'_>, scene: &Scene<'_>) -> Result<Option<Read>, ImportError> {
+        handed::handed(reader, scene)
     }
 
     fn read(&self, reader: &Reader<'_>, scene: &Scene<'_>) -> Result<Meaning, ImportError> {

@@ -2,8 +2,10 @@
 
 mod checks;
 mod config;
+mod handed;
 mod read;
 mod script;
 mod write;
 
 pub use config::Config;
+pub use handed::deepspeed_settings;

@@ -1,4 +1,4 @@
-//! MaxText at e591f30cb: the arguments of its training program.
+//! MaxText at e591f30cb: the arguments of its training program, or the YAML file that says the same.
 
 use super::{checks, model, read, write};
 use crate::export::case::Case;
@@ -38,6 +38,11 @@ impl Dialect for CommandLine {
 
     fn syntax(&self) -> Syntax {
         Syntax::Overrides
+    }
+
+    fn other_syntaxes(&self) -> &'static [Syntax] {
+        // A file of `configs/`, on which base.yml or another lies beneath.
+        &[Syntax::Yaml]
     }
 
     fn settings(&self, case: &Case<'_>) -> Settings {

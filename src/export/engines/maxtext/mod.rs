@@ -1,4 +1,4 @@
-//! MaxText at e591f30cb on GPUs: `key=value` arguments of its training program.
+//! MaxText at e591f30cb on GPUs: `key=value` arguments of its training program, or a YAML file with the same names.
 
 mod checks;
 mod command_line;

@@ -233,6 +233,7 @@ pub fn build(case: &Case<'_>, settings: &Settings) -> Option<Build> {
             bias: false,
             router_bias: false,
             norm: decoder.attention.norm,
+            output_norm: None,
         };
         decoder.experts = Some(Experts { layer, in_blocks: vec![true; blocks as usize] });
     }

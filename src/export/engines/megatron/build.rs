@@ -1,7 +1,8 @@
 //! The model that Megatron-LM builds from arguments, with its own defaults (core 0.20 `training/arguments.py`,
 //! `core/transformer/transformer_config.py`).
 
-use super::pattern::numbers;
+use super::model::usual_inner;
+use super::pattern::numbers_of;
 use super::write_model::LLAMA3;
 use crate::export::decoder::{Decoder, Experts, Residual};
 use crate::export::settings::Settings;
@@ -31,6 +32,15 @@ impl Arguments<'_> {
         self.0.get(name).and_then(|value| value.as_bool()).unwrap_or(false)
     }
 
+    /// The kind of positions, learned ones where nothing is said.
+    fn positions(&self) -> &str {
+        match self.word("position-embedding-type") {
+            _ if self.is_on("use-rotary-position-embeddings") => "rope",
+            "" => "learned_absolute",
+            word => word,
+        }
+    }
+
     fn is_latent(&self) -> bool {
         self.is_on("multi-latent-attention")
     }
@@ -41,7 +51,12 @@ impl Arguments<'_> {
 
     /// Whether something is so in each of `blocks`, by a pattern.
     fn blocks(&self, name: &str, blocks: u64) -> Vec<bool> {
-        let list = numbers(self.word(name));
+        let value = self.0.get(name);
+        // One in so many.
+        if let Some(every) = value.and_then(|value| value.as_u64()).filter(|every| *every > 0) {
+            return (0..blocks).map(|block| block.is_multiple_of(every)).collect();
+        }
+        let list = value.and_then(numbers_of);
         list.map_or_else(
             || vec![true; blocks as usize],
             |list| list.iter().map(|number| *number > 0).collect(),
@@ -53,10 +68,10 @@ impl Arguments<'_> {
 pub fn build(settings: &Settings, tensor: u64) -> Option<Decoder> {
     let said = Arguments(settings);
     let (blocks, hidden) = (said.size("num-layers")?, said.size("hidden-size")?);
-    let inner = said.size("ffn-hidden-size").unwrap_or(4 * hidden);
+    let inner = said.size("ffn-hidden-size").unwrap_or_else(|| usual_inner(hidden, said.is_on("swiglu")));
     let is_rms = said.word("normalization") == "RMSNorm";
     let norm = Some(Norm { kind: if is_rms { NormKind::Rms } else { NormKind::Layer }, width: hidden });
-    let positions = said.word("position-embedding-type");
+    let positions = said.positions();
     let rows = if positions == "learned_absolute" { said.size("max-position-embeddings")? } else { 0 };
     let multiple = said.size("make-vocab-size-divisible-by").unwrap_or(128) * tensor.max(1);
     let vocabulary = said.size("vocab-size")?.div_ceil(multiple) * multiple;
@@ -74,7 +89,8 @@ pub fn build(settings: &Settings, tensor: u64) -> Option<Decoder> {
         output_norm: None,
         residual_norm: None,
     };
-    let window = said.word("window-size").split(',').next().and_then(|before| before.parse::<u64>().ok());
+    let before = said.word("window-size").trim_start_matches('(').split(',').next();
+    let window = before.and_then(|before| before.trim().parse::<u64>().ok());
     let slides = said.blocks("window-attn-skip-freq", blocks);
     let windows = slides.iter().map(|slides| window.map(|before| before + 1).filter(|_| *slides));
     Some(Decoder {
@@ -144,7 +160,7 @@ fn attention(said: &Arguments<'_>, hidden: u64, norm: Option<Norm>) -> Option<At
         query_key_span: NormSpan::Head,
         input_bias: bias || said.is_on("add-qkv-bias"),
         output_bias: bias,
-        position: match said.word("position-embedding-type") {
+        position: match said.positions() {
             "rope" | "yarn" => Position::Rotary,
             _ => Position::None,
         },
@@ -178,7 +194,7 @@ fn experts(
     let bias = said.has_linear_bias();
     let layer = Moe {
         hidden,
-        experts: said.size("num-experts")?,
+        experts: said.size("num-experts").filter(|count| *count > 0)?,
         top_k: said.size("moe-router-topk").unwrap_or(2),
         intermediate: said.size("moe-ffn-hidden-size").unwrap_or(inner),
         shared_intermediate: said.size("moe-shared-expert-intermediate-size").unwrap_or(0),
@@ -188,6 +204,7 @@ fn experts(
         bias,
         router_bias: bias,
         norm,
+        output_norm: None,
     };
     Some(Experts { layer, in_blocks: said.blocks("moe-layer-freq", blocks) })
 }

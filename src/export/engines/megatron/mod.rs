@@ -1,5 +1,6 @@
 //! Megatron-LM and NeMo: the argument line of the one's training scripts, the overrides of the other's recipes.
 
+mod agreement;
 mod build;
 mod checks;
 mod command_line;
@@ -9,6 +10,8 @@ mod nemo;
 mod nemo_model;
 mod pattern;
 mod read;
+mod recompute;
+mod tokenizer;
 mod write;
 mod write_model;
 

@@ -2,11 +2,14 @@
 
 use serde_json::{Map, Value, json};
 
-use super::pattern::numbers;
+use super::build;
+use super::pattern::numbers_of;
+use super::tokenizer;
 use super::write_model::LLAMA3;
 use crate::export::error::ImportError;
 use crate::export::meaning::ModelClue;
 use crate::export::reader::Reader;
+use crate::export::settings::Settings;
 
 /// The model that arguments shape; none where they do not.
 pub fn read(reader: &Reader<'_>) -> Result<Option<ModelClue>, ImportError> {
@@ -22,18 +25,23 @@ pub fn read(reader: &Reader<'_>) -> Result<Option<ModelClue>, ImportError> {
         Some(vocabulary) => Some(vocabulary),
         None => reader.size("padded-vocab-size")?,
     };
+    let vocabulary = vocabulary.or(tokenizer::vocabulary(reader)?);
     let is_gated = reader.is_on("swiglu")?;
     let is_rms = reader.word("normalization")? == Some("RMSNorm");
     let is_untied = reader.is_on("untie-embeddings-and-output-weights")?;
     let has_query_norm = reader.is_on("qk-layernorm")?;
     let without_bias = reader.is_on("disable-bias-linear")?;
     let query_bias = reader.is_on("add-qkv-bias")?;
-    let position = reader.word("position-embedding-type")?;
+    let position = match reader.is_on("use-rotary-position-embeddings")? {
+        true => Some("rope"),
+        false => reader.word("position-embedding-type")?,
+    };
+    let is_squared = reader.is_on("squared-relu")?;
     let experts = experts(reader)?;
     let latent = latent(reader)?;
     let constants = constants(reader, latent.is_some());
-    let is_gated = is_gated || reader.is_on("quick-geglu")?;
-    let has_sinks = reader.word("softmax-type")?.is_some_and(|word| word != "vanilla");
+    let is_quick = reader.is_on("quick-geglu")?;
+    let softmax = reader.choice("softmax-type", &[("vanilla", false), ("learnable", true)])?;
     let window = window(reader);
     let (Some(layers), Some(hidden), Some(heads)) = (layers, hidden, heads) else { return Ok(None) };
     let mut config = Map::new();
@@ -41,7 +49,7 @@ pub fn read(reader: &Reader<'_>) -> Result<Option<ModelClue>, ImportError> {
         config.insert(name.to_owned(), value);
     };
     // Megatron takes these where they are left out.
-    let inner = inner.unwrap_or(4 * hidden);
+    let inner = inner.unwrap_or_else(|| usual_inner(hidden, is_gated));
     let vocabulary =
         vocabulary.ok_or(ImportError::Unsaid { what: "the vocabulary (--vocab-size)", flag: "MODEL" })?;
     set("num_hidden_layers", layers.into());
@@ -51,18 +59,19 @@ pub fn read(reader: &Reader<'_>) -> Result<Option<ModelClue>, ImportError> {
     set("vocab_size", vocabulary.into());
     set("max_position_embeddings", longest.unwrap_or(1 << 20).into());
     set("tie_word_embeddings", (!is_untied).into());
-    let unknown = || Ok(Some(ModelClue::Unknown("a model of these arguments".to_owned())));
+    let made = || made(reader, vocabulary, longest);
     let is_llama = is_gated && is_rms && without_bias && matches!(position, Some("rope" | "yarn"));
     let is_windowed = matches!(window, Window::Of(_) | Window::Unknown);
-    if has_sinks || reader.has("quick-geglu") || (is_windowed && !is_llama) {
-        return unknown();
+    if softmax == Some(true) || is_quick || (is_windowed && !is_llama) {
+        return made();
     }
     if !is_llama {
         // The GPT of Megatron: layer norms, GELU, biases, learned or no positions.
         let is_gpt = !is_gated && !is_rms && !without_bias && experts.is_none() && latent.is_none();
         let positions = position.is_none_or(|position| position == "learned_absolute");
-        if !is_gpt || !positions || is_grouped {
-            return unknown();
+        let is_plain = is_gpt && positions && !is_grouped && !is_squared && !has_query_norm && !query_bias;
+        if !is_plain || head.is_some_and(|head| head.checked_mul(heads) != Some(hidden)) {
+            return made();
         }
         return Ok(Some(ModelClue::Config(json!({
             "model_type": "gpt2", "n_embd": hidden, "n_layer": layers, "n_head": heads, "n_inner": inner,
@@ -73,16 +82,16 @@ pub fn read(reader: &Reader<'_>) -> Result<Option<ModelClue>, ImportError> {
     set("num_key_value_heads", groups.filter(|_| is_grouped).unwrap_or(heads).into());
     set("head_dim", head.unwrap_or(hidden / heads.max(1)).into());
     let family = match (&experts, &latent, has_query_norm, query_bias) {
-        (_, _, _, true) | (_, _, true, _) | (_, Some(_), ..) if is_windowed => return unknown(),
-        _ if matches!(window, Window::Unknown) => return unknown(),
+        (_, _, _, true) | (_, _, true, _) | (_, Some(_), ..) if is_windowed => return made(),
+        _ if matches!(window, Window::Unknown) => return made(),
         (None, None, false, false) if is_windowed => "mistral",
         (None, None, false, false) => "llama",
         (None, None, true, false) => "qwen3",
         (None, None, false, true) => "qwen2",
         (Some(experts), None, false, false) if experts.is_mixtral(inner) => "mixtral",
-        (Some(_), None, true, false) => "qwen3_moe",
-        (Some(_), Some(_), ..) => "deepseek_v3",
-        _ => return unknown(),
+        (Some(experts), None, true, false) if experts.is_everywhere() => "qwen3_moe",
+        (Some(experts), Some(_), ..) if experts.is_deepseek() => "deepseek_v3",
+        _ => return made(),
     };
     set("model_type", family.into());
     if let Window::Of(keys) = window {
@@ -97,13 +106,42 @@ pub fn read(reader: &Reader<'_>) -> Result<Option<ModelClue>, ImportError> {
     Ok(Some(ModelClue::Config(Value::Object(config))))
 }
 
+/// The width of MLPs where it is left out: gated ones have two matrices of it, so it is two thirds of the usual, in whole
+/// multiples of 64 (core 0.20 `training/arguments.py`, `validate_args`).
+pub fn usual_inner(hidden: u64, is_gated: bool) -> u64 {
+    let usual = hidden.saturating_mul(4);
+    if is_gated { usual.saturating_mul(2) / 3 / 64 * 64 } else { usual }
+}
+
+/// The model that Megatron-LM builds of the arguments itself, whatever family it is of.
+fn made(
+    reader: &Reader<'_>,
+    vocabulary: u64,
+    longest: Option<u64>,
+) -> Result<Option<ModelClue>, ImportError> {
+    let positions = ["learned_absolute", "rope", "yarn", "none"].map(|name| (name, ()));
+    reader.choice("position-embedding-type", &positions)?;
+    let mut settings = Settings::default();
+    for found in reader.all().filter(|found| !found.is_open) {
+        settings.set(&found.path, found.value.clone());
+    }
+    // Rows are padded where the model is cut, not here.
+    settings.set("vocab-size", vocabulary).set("make-vocab-size-divisible-by", 1);
+    let made = build::build(&settings, 1);
+    Ok(Some(match made {
+        Some(decoder) => ModelClue::Made { decoder: Box::new(decoder), longest },
+        None => ModelClue::Unknown("a model of these arguments".to_owned()),
+    }))
+}
+
 /// What arguments say of experts.
 struct Experts {
     count: u64,
     top_k: u64,
     inner: u64,
     shared: u64,
-    dense_blocks: u64,
+    /// The blocks before the first with experts; none where dense ones stand between them.
+    dense_blocks: Option<u64>,
     router: Router,
 }
 
@@ -132,8 +170,18 @@ impl Router {
 
 impl Experts {
     /// Whether Mixtral's configuration can say it: experts as wide as an MLP, in every block.
-    const fn is_mixtral(&self, inner: u64) -> bool {
-        self.inner == inner && self.shared == 0 && self.dense_blocks == 0
+    fn is_mixtral(&self, inner: u64) -> bool {
+        self.inner == inner && self.is_everywhere()
+    }
+
+    /// Whether every block has them, and no other MLP.
+    fn is_everywhere(&self) -> bool {
+        self.shared == 0 && self.dense_blocks == Some(0)
+    }
+
+    /// Whether DeepSeek-V3's configuration can say it.
+    fn is_deepseek(&self) -> bool {
+        self.dense_blocks.is_some() && self.inner > 0 && self.shared.is_multiple_of(self.inner)
     }
 
     fn set(&self, family: &str, set: &mut impl FnMut(&str, Value)) {
@@ -154,7 +202,7 @@ impl Experts {
                 set("norm_topk_prob", (self.router.is_sigmoid || !self.router.is_pre_softmax).into());
                 set("n_routed_experts", self.count.into());
                 set("moe_intermediate_size", self.inner.into());
-                set("first_k_dense_replace", self.dense_blocks.into());
+                set("first_k_dense_replace", self.dense_blocks.unwrap_or(0).into());
                 // Its shared experts are counted in widths of one.
                 set("n_shared_experts", (self.shared / self.inner.max(1)).into());
             }
@@ -163,7 +211,8 @@ impl Experts {
 }
 
 fn experts(reader: &Reader<'_>) -> Result<Option<Experts>, ImportError> {
-    let count = reader.size("num-experts")?;
+    // No experts are none.
+    let count = reader.count("num-experts")?.filter(|count| *count > 0);
     let top_k = reader.size("moe-router-topk")?;
     let inner = reader.size("moe-ffn-hidden-size")?;
     let shared = reader.count("moe-shared-expert-intermediate-size")?;
@@ -171,16 +220,20 @@ fn experts(reader: &Reader<'_>) -> Result<Option<Experts>, ImportError> {
     let router = Router::read(reader);
     let Some(count) = count else { return Ok(None) };
     let dense_blocks = match freq {
-        None => 0,
-        Some(value) if value.as_u64() == Some(1) => 0,
-        Some(value) => dense_blocks(value.as_str().unwrap_or_default()).ok_or_else(|| {
-            reader
-                .refused("moe-layer-freq", "([0]*N+[1]*M) is understood: N dense blocks, then M with experts")
+        None => Some(0),
+        Some(value) => dense_blocks(value).ok_or_else(|| {
+            reader.refused(
+                "moe-layer-freq",
+                "a whole number or a list of 0 and 1 such as ([0]*3+[1]*58) is needed",
+            )
         })?,
     };
     let inner = match inner {
         Some(inner) => inner,
-        None => reader.size("ffn-hidden-size")?.unwrap_or_default(),
+        None => {
+            let hidden = reader.size("hidden-size")?.unwrap_or_default();
+            reader.size("ffn-hidden-size")?.unwrap_or(usual_inner(hidden, reader.is_on("swiglu")?))
+        }
     };
     Ok(Some(Experts {
         count,
@@ -192,11 +245,14 @@ fn experts(reader: &Reader<'_>) -> Result<Option<Experts>, ImportError> {
     }))
 }
 
-/// The dense blocks before those with experts, of `([0]*3+[1]*58)`.
-fn dense_blocks(text: &str) -> Option<u64> {
-    let list = numbers(text)?;
+/// The dense blocks before those with experts, of `([0]*3+[1]*58)`; within it none where others stand between them.
+fn dense_blocks(value: &Value) -> Option<Option<u64>> {
+    if let Some(every) = value.as_u64() {
+        return (every > 0).then_some((every == 1).then_some(0));
+    }
+    let list = numbers_of(value)?;
     let dense = list.iter().take_while(|has| **has == 0).count();
-    (list[dense..].iter().all(|has| *has == 1)).then_some(dense as u64)
+    Some(list[dense..].iter().all(|has| *has == 1).then_some(dense as u64))
 }
 
 /// The sliding windows that arguments say.

@@ -1,6 +1,8 @@
 //! One number of each block, as Megatron-LM writes it: `([1]*5+[0]*1)*7` (core 0.20 `training/arguments.py`,
 //! `_eval_pattern`).
 
+use serde_json::Value;
+
 /// Numbers of a pattern at the most, so that nobody can ask for gigabytes.
 const MOST: usize = 1 << 16;
 
@@ -16,6 +18,15 @@ pub fn pattern(list: &[u64]) -> String {
         .collect();
     let once = format!("({})", runs.join("+"));
     if period < list.len() { format!("{once}*{}", list.len() / period) } else { once }
+}
+
+/// The numbers of a value: of a pattern, or of a list as it is.
+pub fn numbers_of(value: &Value) -> Option<Vec<u64>> {
+    match value {
+        Value::String(text) => numbers(text),
+        Value::Array(list) => list.iter().map(Value::as_u64).collect(),
+        _ => None,
+    }
 }
 
 /// The numbers of a pattern; none if it is none.

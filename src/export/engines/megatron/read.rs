@@ -1,7 +1,7 @@
 //! What arguments of Megatron-LM mean.
 
-use super::layout;
 use super::write::PIPELINE_BEFORE_DATA;
+use super::{agreement, layout, recompute};
 use crate::export::error::ImportError;
 use crate::export::meaning::{Meaning, Scene};
 use crate::export::reader::{Reader, multiples};
@@ -19,13 +19,14 @@ pub fn read(reader: &Reader<'_>, scene: &Scene<'_>) -> Result<Meaning, ImportErr
     experts(reader, scene, &mut meaning.draft)?;
     workload(reader, scene, &mut meaning)?;
     state(reader, &mut meaning)?;
-    recomputation(reader, &mut meaning)?;
+    recomputation(reader, scene, &mut meaning)?;
     offload(reader, &mut meaning.draft)?;
     if reader.is_on("use-tp-pp-dp-mapping")? {
         meaning.order = PIPELINE_BEFORE_DATA;
     }
     meaning.is_asynchronous = reader.is_on("tp-comm-overlap")?;
     refused(reader, &meaning.draft)?;
+    agreement::agrees(reader, scene)?;
     let modules = reader.count("mtp-num-layers")?.unwrap_or(0);
     if modules > 0 && multi_token(scene) == 0 {
         meaning
@@ -34,6 +35,29 @@ pub fn read(reader: &Reader<'_>, scene: &Scene<'_>) -> Result<Meaning, ImportErr
     }
     Ok(meaning)
 }
+
+/// Arguments of models that are not described by the others alone.
+const OTHER_MODELS: [(&str, &str); 13] = [
+    ("hybrid-layer-pattern", "layers that are no attention and no MLP are not modelled"),
+    ("hybrid-override-pattern", "layers that are no attention and no MLP are not modelled"),
+    ("hybrid-attention-ratio", "layers that are no attention and no MLP are not modelled"),
+    ("is-hybrid-model", "layers that are no attention and no MLP are not modelled"),
+    ("experimental-attention-variant", "this kind of attention is not modelled"),
+    ("attention-output-gate", "attention with a gate is not modelled"),
+    ("heterogeneous-layers-config-path", "layers of different sizes are not modelled"),
+    ("heterogeneous-layers-config-encoded-json", "layers of different sizes are not modelled"),
+    ("moe-latent-size", "experts on a narrower stream are not modelled"),
+    ("enable-mhc-connections", "several residual streams are not modelled"),
+    (
+        "encoder-num-layers",
+        "models of an encoder and a decoder are not modelled; --num-layers is of a decoder",
+    ),
+    (
+        "use-checkpoint-args",
+        "the model is then that of a checkpoint: write its sizes, or give MODEL without it",
+    ),
+    ("yaml-cfg", "arguments are then of another file: give that"),
+];
 
 /// Checks that Megatron-LM makes at its start, beside the strategy's own rules.
 fn refused(reader: &Reader<'_>, draft: &Draft) -> Result<(), ImportError> {
@@ -64,6 +88,11 @@ fn refused(reader: &Reader<'_>, draft: &Draft) -> Result<(), ImportError> {
         let rule = "with one expert a token --moe-router-pre-softmax is needed \
                     (core/transformer/transformer_config.py:2662)";
         return Err(reader.refused("moe-router-topk", rule).or(vec!["2".to_owned()]));
+    }
+    for (name, rule) in OTHER_MODELS {
+        if reader.value(name)?.is_some_and(|value| *value != false) {
+            return Err(reader.refused(name, rule));
+        }
     }
     let groups = reader.known_number("moe-router-num-groups");
     if reader.known("moe-router-group-topk").is_some() && groups.is_none() {
@@ -252,6 +281,14 @@ fn workload(reader: &Reader<'_>, scene: &Scene<'_>, meaning: &mut Meaning) -> Re
     let path = "global-batch-size";
     // Without one, a step is one micro-batch a data rank.
     let global = reader.size(path)?.or(scene.global_batch).unwrap_or(once);
+    if reader.has("step-batch-size-schedule") {
+        let rule = if reader.has(path) {
+            "it does not go with --global-batch-size (training/arguments.py:698)"
+        } else {
+            "batches that grow are not modelled: give --global-batch-size of the steps that are meant"
+        };
+        return Err(reader.refused("step-batch-size-schedule", rule));
+    }
     if reader.has("rampup-batch-size") && reader.has(path) {
         return Err(
             reader.refused("rampup-batch-size", "a batch-size schedule does not go with --global-batch-size")
@@ -351,12 +388,14 @@ fn state(reader: &Reader<'_>, meaning: &mut Meaning) -> Result<(), ImportError> 
     Ok(())
 }
 
-fn recomputation(reader: &Reader<'_>, meaning: &mut Meaning) -> Result<(), ImportError> {
+fn recomputation(reader: &Reader<'_>, scene: &Scene<'_>, meaning: &mut Meaning) -> Result<(), ImportError> {
     let granularity = "recompute-granularity";
     let method = reader.choice("recompute-method", &[("uniform", true), ("block", false)])?;
-    let count = reader.size("recompute-num-layers")?;
+    let count_path = "recompute-num-layers";
+    let count = reader.size(count_path)?;
     let modules = reader.list("recompute-modules")?;
     let is_short = reader.is_on("recompute-activations")?;
+    let is_distributed = reader.is_on("distribute-saved-activations")?;
     let chosen = reader.choice(granularity, &[("full", true), ("selective", false)])?;
     let is_full = match (chosen, is_short) {
         (None, false) => return Ok(()),
@@ -367,27 +406,23 @@ fn recomputation(reader: &Reader<'_>, meaning: &mut Meaning) -> Result<(), Impor
         if method.is_some() {
             return Err(reader.refused("recompute-method", "it goes with full recomputation only"));
         }
-        if let Some(modules) = modules {
-            let names: Vec<&str> = modules.iter().filter_map(|name| name.as_str()).collect();
-            if names != ["core_attn"] {
-                meaning.notes.push(format!(
-                    "Selective recomputation of {} is predicted as the engine's profile has it.",
-                    names.join(", ")
-                ));
-            }
+        if count.is_some() {
+            return Err(reader.refused(count_path, "it goes with full recomputation only"));
         }
+        meaning.recomputes = recompute::modules(reader, scene, modules.as_deref())?;
         CheckpointEntry::Whole(CheckpointMode::Selective)
     } else {
+        if is_distributed && meaning.draft.tensor > Some(1) {
+            let rule = "inputs of blocks that lie in parts on the tensor ranks are not modelled; --sequence-parallel is";
+            return Err(reader.refused("distribute-saved-activations", rule));
+        }
         match (method, count) {
             (Some(false), Some(count)) => CheckpointEntry::First(u32::try_from(count).unwrap_or(u32::MAX)),
-            (Some(true), count) => {
-                if count.is_some_and(|count| count > 1) {
-                    meaning.notes.push(
-                        "Fewer inputs are kept where several layers recompute as one; that is predicted as one each."
-                            .to_owned(),
-                    );
-                }
-                CheckpointEntry::Whole(CheckpointMode::Full)
+            (Some(true), Some(1)) => CheckpointEntry::Whole(CheckpointMode::Full),
+            (Some(true), Some(_)) => {
+                let rule =
+                    "groups of layers that recompute as one are not modelled; layers by themselves are";
+                return Err(reader.refused(count_path, rule).or(vec!["1".to_owned()]));
             }
             _ => {
                 return Err(reader.refused(

@@ -113,6 +113,7 @@ pub fn build(settings: &Settings, release: Release) -> Option<Decoder> {
             bias: false,
             router_bias: false,
             norm,
+            output_norm: None,
         };
         Experts { layer, in_blocks: in_blocks(layers) }
     });

@@ -3,6 +3,7 @@
 mod batch;
 mod cuts;
 mod flavors;
+mod old;
 mod read;
 mod recipe;
 mod registry;
@@ -11,4 +12,5 @@ mod schedule_file;
 mod write;
 
 pub use recipe::{MAIN, V0_3};
+pub use registry::registered;
 pub use release::Release;

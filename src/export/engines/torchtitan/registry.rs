@@ -82,6 +82,11 @@ pub fn function(name: &str) -> Option<&'static Function> {
     FUNCTIONS.iter().find(|function| function.name == name)
 }
 
+/// What the function called `name` sets; nothing where it is not known.
+pub fn registered(name: &str) -> Vec<(&'static str, Value)> {
+    function(name).map(Function::settings).unwrap_or_default()
+}
+
 impl Function {
     const fn new(
         name: &'static str,
@@ -112,7 +117,7 @@ impl Function {
             span: 0..0,
             is_open: false,
         });
-        Document { syntax: document.syntax, text: String::new(), found: found.collect() }
+        Document { found: found.collect(), ..Document::translated(document.syntax) }
     }
 
     fn settings(&self) -> Vec<(&'static str, Value)> {

@@ -1,6 +1,7 @@
 //! v0.2.2: TOML.
 
 use super::flavors::{self, Flavor, MODULE};
+use super::old;
 use super::{read, schedule_file, write};
 use crate::export::case::Case;
 use crate::export::check::Check;
@@ -172,7 +173,21 @@ impl Dialect for Release {
     }
 
     fn read(&self, reader: &Reader<'_>, scene: &Scene<'_>) -> Result<Meaning, ImportError> {
-        read::read(reader, scene)
+        for (path, rule) in old::WITHOUT_A_NAME {
+            if reader.value(path)?.is_some_and(|value| *value != false) {
+                return Err(reader.refused(path, rule));
+            }
+        }
+        let Some(document) = old::renamed(reader.document()) else { return read::read(reader, scene) };
+        let inner = reader.of_part(&document);
+        let mut meaning = read::read(&inner, scene)?;
+        for found in &document.found {
+            if inner.was_asked(&found.path) {
+                reader.name(&document.origin(found).path);
+            }
+        }
+        meaning.notes.push(old::NOTE.to_owned());
+        Ok(meaning)
     }
 }
 

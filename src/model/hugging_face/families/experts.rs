@@ -2,7 +2,7 @@
 
 use super::{
     Absent::{Flag, Null, Size, Word},
-    FAMILY, Family,
+    Build, FAMILY, Family,
 };
 use crate::model::hugging_face::experts;
 
@@ -20,7 +20,7 @@ pub(super) static FAMILIES: &[Family] = &[
         ],
         aliases: &[("num_local_experts", "num_experts")],
         harmless: &["output_router_logits", "router_aux_loss_coef", "router_jitter_noise"],
-        build: experts::mixtral,
+        build: Build::Own(experts::mixtral),
         ..FAMILY
     },
     Family {
@@ -37,7 +37,7 @@ pub(super) static FAMILIES: &[Family] = &[
         ],
         aliases: &[("num_experts", "num_local_experts")],
         harmless: &["norm_topk_prob", "output_router_logits", "router_aux_loss_coef"],
-        build: experts::qwen2_moe,
+        build: Build::Own(experts::qwen2_moe),
         ..FAMILY
     },
     Family {
@@ -53,7 +53,7 @@ pub(super) static FAMILIES: &[Family] = &[
         ],
         aliases: &[("num_experts", "num_local_experts")],
         harmless: &["max_window_layers", "norm_topk_prob", "output_router_logits", "router_aux_loss_coef"],
-        build: experts::qwen3_moe,
+        build: Build::Own(experts::qwen3_moe),
         ..FAMILY
     },
     Family {
@@ -71,7 +71,7 @@ pub(super) static FAMILIES: &[Family] = &[
             "initial_context_length", "swiglu_limit", "swiglu_alpha", "output_router_logits",
             "router_aux_loss_coef", "ntk_alpha", "ntk_beta", "rope_scaling_factor",
         ],
-        build: experts::gpt_oss,
+        build: Build::Own(experts::gpt_oss),
         ..FAMILY
     },
     Family {
@@ -88,7 +88,7 @@ pub(super) static FAMILIES: &[Family] = &[
         aliases: ROUTED_ALIASES,
         harmless: &["routed_scaling_factor", "n_group", "topk_group", "norm_topk_prob", "topk_method",
             "scoring_func", "output_router_logits", "router_aux_loss_coef"],
-        build: experts::glm4_moe,
+        build: Build::Own(experts::glm4_moe),
         ..FAMILY
     },
     Family {
@@ -106,7 +106,7 @@ pub(super) static FAMILIES: &[Family] = &[
         aliases: ROUTED_ALIASES,
         harmless: DEEPSEEK_HARMLESS,
         refused: &[("mlp_bias", "biases in its MLPs are not planned")],
-        build: experts::deepseek,
+        build: Build::Own(experts::deepseek),
         ..FAMILY
     },
     Family {
@@ -123,7 +123,7 @@ pub(super) static FAMILIES: &[Family] = &[
         ],
         aliases: ROUTED_ALIASES,
         harmless: DEEPSEEK_HARMLESS,
-        build: experts::deepseek,
+        build: Build::Own(experts::deepseek),
         ..FAMILY
     },
 ];

@@ -2,7 +2,7 @@
 
 use super::{
     Absent::{Flag, Null, Size, Word},
-    FAMILY, Family, HEAD_NORMS,
+    Build, FAMILY, Family, HEAD_NORMS,
 };
 use crate::model::hugging_face::{gated, parallel};
 
@@ -19,7 +19,7 @@ pub(super) static FAMILIES: &[Family] = &[
             ("head_dim", Null),
         ],
         harmless: &["max_sequence_length"],
-        build: gated::llama,
+        build: Build::Own(gated::llama),
         ..FAMILY
     },
     Family {
@@ -30,7 +30,7 @@ pub(super) static FAMILIES: &[Family] = &[
             ("head_dim", Null), ("hidden_act", Word("silu")), ("max_position_embeddings", Size(131_072)),
             ("tie_word_embeddings", Flag(false)), ("sliding_window", Size(4096)), ("layer_types", Null),
         ],
-        build: gated::mistral,
+        build: Build::Own(gated::mistral),
         ..FAMILY
     },
     Family {
@@ -43,7 +43,7 @@ pub(super) static FAMILIES: &[Family] = &[
             ("sliding_window", Size(4096)), ("max_window_layers", Size(28)), ("layer_types", Null),
         ],
         harmless: &["use_mrope"],
-        build: gated::qwen2,
+        build: Build::Own(gated::qwen2),
         ..FAMILY
     },
     Family {
@@ -56,7 +56,7 @@ pub(super) static FAMILIES: &[Family] = &[
             ("use_sliding_window", Flag(false)), ("sliding_window", Size(4096)), ("max_window_layers", Size(28)),
             ("layer_types", Null),
         ],
-        build: gated::qwen3,
+        build: Build::Own(gated::qwen3),
         ..FAMILY
     },
     Family {
@@ -69,7 +69,7 @@ pub(super) static FAMILIES: &[Family] = &[
             ("attention_bias", Flag(false)),
         ],
         refused: &[BIDIRECTIONAL],
-        build: gated::gemma,
+        build: Build::Own(gated::gemma),
         ..FAMILY
     },
     Family {
@@ -84,7 +84,7 @@ pub(super) static FAMILIES: &[Family] = &[
         ],
         harmless: &["hidden_act", "query_pre_attn_scalar", "cache_implementation", "sliding_window_size"],
         refused: &[BIDIRECTIONAL],
-        build: gated::gemma2,
+        build: Build::Own(gated::gemma2),
         ..FAMILY
     },
     Family {
@@ -100,7 +100,7 @@ pub(super) static FAMILIES: &[Family] = &[
         aliases: &[("sliding_window_pattern", "_sliding_window_pattern")],
         harmless: &["query_pre_attn_scalar", "rope_local_base_freq", "cache_implementation"],
         refused: &[BIDIRECTIONAL],
-        build: gated::gemma3,
+        build: Build::Own(gated::gemma3),
         ..FAMILY
     },
     Family {
@@ -113,7 +113,7 @@ pub(super) static FAMILIES: &[Family] = &[
         ],
         harmless: &["original_max_position_embeddings", "interpolate_factor", "full_attn_mod"],
         refused: &[("attention_bias", "Phi-3 has no biases"), ("mlp_bias", "Phi-3 has no biases")],
-        build: gated::mistral,
+        build: Build::Own(gated::mistral),
         ..FAMILY
     },
     Family {
@@ -124,7 +124,7 @@ pub(super) static FAMILIES: &[Family] = &[
             ("hidden_act", Word("silu")), ("max_position_embeddings", Size(2048)),
             ("tie_word_embeddings", Flag(false)), ("attention_bias", Flag(false)),
         ],
-        build: gated::olmo2,
+        build: Build::Own(gated::olmo2),
         ..FAMILY
     },
     Family {
@@ -136,7 +136,7 @@ pub(super) static FAMILIES: &[Family] = &[
             ("tie_word_embeddings", Flag(false)), ("attention_bias", Flag(false)), ("mlp_bias", Flag(false)),
         ],
         harmless: &["embedding_multiplier", "logits_scaling", "residual_multiplier", "attention_multiplier"],
-        build: gated::llama,
+        build: Build::Own(gated::llama),
         ..FAMILY
     },
     Family {
@@ -147,7 +147,7 @@ pub(super) static FAMILIES: &[Family] = &[
             ("head_dim", Size(128)), ("hidden_act", Word("silu")), ("max_position_embeddings", Size(131_072)),
             ("tie_word_embeddings", Flag(false)), ("attention_bias", Flag(true)),
         ],
-        build: gated::glm4,
+        build: Build::Own(gated::glm4),
         ..FAMILY
     },
     Family {
@@ -161,7 +161,7 @@ pub(super) static FAMILIES: &[Family] = &[
         ],
         harmless: &["norm_eps", "rope_pct"],
         refused: &[HEAD_NORMS],
-        build: parallel::stablelm,
+        build: Build::Own(parallel::stablelm),
         ..FAMILY
     },
     Family {
@@ -174,7 +174,7 @@ pub(super) static FAMILIES: &[Family] = &[
         ],
         harmless: &["logit_scale"],
         refused: &[("use_qk_norm", "norms of queries and keys with weights of each head are not planned")],
-        build: parallel::cohere,
+        build: Build::Own(parallel::cohere),
         ..FAMILY
     },
 ];

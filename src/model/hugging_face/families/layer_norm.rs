@@ -2,7 +2,7 @@
 
 use super::{
     Absent::{Flag, Null, Size, Word},
-    FAMILY, Family, HEAD_NORMS,
+    Build, FAMILY, Family, HEAD_NORMS,
 };
 use crate::model::hugging_face::{layer_norm, parallel};
 
@@ -18,7 +18,7 @@ pub(super) static FAMILIES: &[Family] = &[
         ],
         aliases: GPT2_ALIASES,
         harmless: SUMMARIES,
-        build: layer_norm::gpt2,
+        build: Build::Own(layer_norm::gpt2),
         ..FAMILY
     },
     Family {
@@ -30,7 +30,7 @@ pub(super) static FAMILIES: &[Family] = &[
         ],
         aliases: GPT2_ALIASES,
         harmless: SUMMARIES,
-        build: parallel::gptj,
+        build: Build::Own(parallel::gptj),
         ..FAMILY
     },
     Family {
@@ -43,7 +43,7 @@ pub(super) static FAMILIES: &[Family] = &[
         ],
         harmless: &["rotary_pct", "rotary_emb_base", "classifier_dropout", "attention_probs_dropout_prob",
             "hidden_dropout_prob"],
-        build: layer_norm::gpt_neox,
+        build: Build::Own(layer_norm::gpt_neox),
         ..FAMILY
     },
     Family {
@@ -56,7 +56,7 @@ pub(super) static FAMILIES: &[Family] = &[
             ("layer_norm_elementwise_affine", Flag(true)), ("tie_word_embeddings", Flag(true)),
         ],
         harmless: &["dropout", "activation_dropout", "layerdrop"],
-        build: layer_norm::opt,
+        build: Build::Own(layer_norm::opt),
         ..FAMILY
     },
     Family {
@@ -71,7 +71,7 @@ pub(super) static FAMILIES: &[Family] = &[
             "skip_bias_add", "skip_bias_add_qkv", "attention_softmax_in_fp32",
         ],
         refused: &[("apply_residual_connection_post_layernorm", "the residual is taken before the norm")],
-        build: layer_norm::bloom,
+        build: Build::Own(layer_norm::bloom),
         ..FAMILY
     },
     Family {
@@ -89,7 +89,7 @@ pub(super) static FAMILIES: &[Family] = &[
         ],
         harmless: &["ff_factor"],
         refused: &[("apply_residual_connection_post_layernorm", "the residual is taken before the norm")],
-        build: layer_norm::falcon,
+        build: Build::Own(layer_norm::falcon),
         ..FAMILY
     },
     Family {
@@ -109,7 +109,7 @@ pub(super) static FAMILIES: &[Family] = &[
         ],
         refused: &[("ffn_config", "only MPT's plain MLP is planned; remove it if its type is mptmlp")],
         inner: Some(("attn_config", &MPT_ATTENTION)),
-        build: layer_norm::mpt,
+        build: Build::Own(layer_norm::mpt),
     },
     Family {
         model_type: "phi",
@@ -120,7 +120,7 @@ pub(super) static FAMILIES: &[Family] = &[
             ("tie_word_embeddings", Flag(false)),
         ],
         refused: &[HEAD_NORMS],
-        build: parallel::phi,
+        build: Build::Own(parallel::phi),
         ..FAMILY
     },
     Family {
@@ -133,7 +133,7 @@ pub(super) static FAMILIES: &[Family] = &[
             ("tie_word_embeddings", Flag(true)),
         ],
         harmless: &["norm_epsilon", "residual_dropout", "embedding_dropout", "mlp_type", "norm_type"],
-        build: layer_norm::starcoder2,
+        build: Build::Own(layer_norm::starcoder2),
         ..FAMILY
     },
 ];

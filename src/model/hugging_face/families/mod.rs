@@ -4,10 +4,15 @@
 mod experts;
 mod gated;
 mod layer_norm;
+mod shaped;
+mod shaped_experts;
+mod shaped_plain;
+mod shaped_remote;
 
 use serde_json::{Map, Value};
 
 use super::config::{Config, shown};
+use super::shape::{self, Shape};
 use crate::model::decoder::Decoder;
 use crate::model::error::ModelError;
 
@@ -34,7 +39,46 @@ pub(super) struct Family {
     pub refused: &'static [(&'static str, &'static str)],
     /// An object among the fields, with the fields inside.
     pub inner: Option<(&'static str, &'static Self)>,
-    pub build: fn(&Config<'_>) -> Result<Decoder, ModelError>,
+    pub build: Build,
+}
+
+/// How a family's decoder is made of a config.
+#[derive(Clone, Copy)]
+pub(super) enum Build {
+    /// By a function of its own.
+    Own(fn(&Config<'_>) -> Result<Decoder, ModelError>),
+    /// By what its layers are.
+    Of(&'static Shape),
+}
+
+impl Family {
+    /// What its layers are, where that is data.
+    pub const fn shape(&self) -> Option<&'static Shape> {
+        match self.build {
+            Build::Own(_) => None,
+            Build::Of(shape) => Some(shape),
+        }
+    }
+
+    /// Whether it knows what the field means, be it nothing for shapes and costs.
+    pub fn knows(&self, field: &str) -> bool {
+        self.fields.iter().any(|(name, _)| *name == field)
+            || self.aliases.iter().any(|(_, alias)| *alias == field)
+            || self.harmless.contains(&field)
+            || self.refused.iter().any(|(name, _)| *name == field)
+            || COMMON_HARMLESS.contains(&field)
+    }
+
+    /// The decoder that a config of this family describes.
+    ///
+    /// # Errors
+    /// When a size cannot be, or a field asks for what we do not plan.
+    pub fn decoder(&self, config: &Config<'_>) -> Result<Decoder, ModelError> {
+        match self.build {
+            Build::Own(build) => build(config),
+            Build::Of(shape) => shape::build(config, shape),
+        }
+    }
 }
 
 /// In every family left out with a line that says so, where in use: how a checkpoint's weights are stored.
@@ -46,8 +90,6 @@ pub(super) const COMMON_ALIASES: &[(&str, &str)] = &[("torch_dtype", "dtype")];
 /// Refused in every family.
 #[rustfmt::skip]
 const COMMON_REFUSED: &[(&str, &str)] = &[
-    ("vision_config", "a vision tower is not planned; give the object under text_config to plan the text model"),
-    ("audio_config", "an audio tower is not planned; give the object under text_config to plan the text model"),
     ("is_encoder_decoder", "only decoders are planned"),
     ("add_cross_attention", "only decoders without cross-attention are planned"),
     ("cross_attention_hidden_size", "only decoders without cross-attention are planned"),
@@ -73,13 +115,17 @@ pub(super) const COMMON_HARMLESS: &[&str] = &[
     "rope_parameters", "partial_rotary_factor", "rms_norm_eps", "layer_norm_eps", "layer_norm_epsilon",
     "pretraining_tp", "quantization_config", "compression_config", "vision_config", "audio_config",
     "is_encoder_decoder", "add_cross_attention", "cross_attention_hidden_size", "pruned_heads", "text_config",
+    "visual", "vq_config", "speech_config", "image_token_id", "image_token_index", "video_token_id",
+    "video_token_index", "vision_start_token_id", "vision_end_token_id", "vision_token_id", "audio_token_id",
+    "audio_token_index", "vision_feature_layer", "vision_feature_select_strategy", "multimodal_projector_bias",
+    "projector_hidden_act", "spatial_merge_size", "image_seq_length",
 ];
 
 /// Harmless beside a `text_config`.
 #[rustfmt::skip]
 pub(super) const OUTER_HARMLESS: &[&str] = &[
     "mm_tokens_per_image", "boi_token_index", "eoi_token_index", "image_token_index", "image_token_id",
-    "boi_token_id", "eoi_token_id", "tie_word_embeddings",
+    "boi_token_id", "eoi_token_id", "tie_word_embeddings", "llm_config", "language_config",
 ];
 
 /// That no refused field is in use.
@@ -116,7 +162,7 @@ const FAMILY: Family = Family {
     harmless: &[],
     refused: &[],
     inner: None,
-    build: super::gated::llama,
+    build: Build::Own(super::gated::llama),
 };
 
 /// Norms that each head has for itself, which no layer of ours has.
@@ -125,7 +171,10 @@ const HEAD_NORMS: (&str, &str) =
 
 /// All families, in the order in which they are listed to people.
 pub(super) fn families() -> impl Iterator<Item = &'static Family> {
-    [layer_norm::FAMILIES, gated::FAMILIES, experts::FAMILIES].into_iter().flatten()
+    let by_hand = [layer_norm::FAMILIES, gated::FAMILIES, experts::FAMILIES];
+    let shaped =
+        [shaped_plain::FAMILIES, shaped::FAMILIES, shaped_experts::FAMILIES, shaped_remote::FAMILIES];
+    by_hand.into_iter().chain(shaped).flatten()
 }
 
 #[cfg(test)]
@@ -139,7 +188,9 @@ mod tests {
             names.extend(family.aliases.iter().map(|(_, alias)| alias));
             names.extend(family.harmless);
             names.extend(family.refused.iter().map(|(name, _)| name));
-            names.extend(COMMON_HARMLESS);
+            // What is harmless elsewhere may be the other name of a constant here.
+            let is_alias = |name: &&&str| family.aliases.iter().any(|(_, alias)| *alias == **name);
+            names.extend(COMMON_HARMLESS.iter().filter(|name| !is_alias(name)));
             let count = names.len();
             names.sort_unstable();
             let repeated = names.windows(2).find(|pair| pair[0] == pair[1]).map(|pair| pair[0]);
@@ -153,10 +204,11 @@ mod tests {
         for family in families() {
             let mut fields = Map::new();
             fields.insert("model_type".to_owned(), family.model_type.into());
-            // These two have no default that makes a model.
+            // These have no default that makes a model.
             match family.model_type {
                 "deepseek_v2" => fields.insert("num_experts_per_tok".to_owned(), 6.into()),
                 "glm4_moe" => fields.insert("head_dim".to_owned(), 128.into()),
+                "flint" => fields.insert("layer_types".to_owned(), vec!["full_attention"; 49].into()),
                 _ => None,
             };
             let model = super::super::import(&Value::Object(fields), family.model_type);

@@ -69,8 +69,8 @@ pub fn known(reader: &Reader<'_>) -> Result<(), ImportError> {
     Ok(())
 }
 
-/// What kind of run it is.
-pub fn kind(reader: &Reader<'_>) -> Result<Kind, ImportError> {
+/// That it runs on GPUs of machines of one's own.
+pub fn is_local(reader: &Reader<'_>) -> Result<(), ImportError> {
     let place = "compute_environment";
     let places = [("LOCAL_MACHINE", true), ("AMAZON_SAGEMAKER", false)];
     if reader.choice(place, &places)? == Some(false) {
@@ -82,6 +82,12 @@ pub fn kind(reader: &Reader<'_>) -> Result<Kind, ImportError> {
     if super::is_on(reader, processor)? {
         return Err(reader.refused(processor, "runs on CPUs are not read").or(vec!["false".to_owned()]));
     }
+    Ok(())
+}
+
+/// What kind of run it is, where no other engine runs it.
+pub fn kind(reader: &Reader<'_>) -> Result<Kind, ImportError> {
+    is_local(reader)?;
     let path = "distributed_type";
     // Without quotes, YAML takes `NO` for false.
     if reader.value(path)?.is_some_and(|value| *value == serde_json::Value::Bool(false)) {
@@ -95,25 +101,10 @@ pub fn kind(reader: &Reader<'_>) -> Result<Kind, ImportError> {
         }
         Some("FSDP") => version(reader),
         Some("MULTI_GPU" | "NO") => Ok(Kind::Replicated),
-        Some("DEEPSPEED") => Err(reader.refused(path, deepspeed(reader))),
-        Some("MEGATRON_LM") => {
-            let rule = "Megatron-LM runs it: read the arguments of a Megatron-LM script in its place";
-            Err(reader.refused(path, rule))
-        }
         Some(other) => {
             let rule = format!("one of {} is needed; other devices and CPUs are not read", kinds.join(", "));
             Err(reader.refused(path, rule).or(nearest(other, kinds)))
         }
-    }
-}
-
-/// Where the settings of a DeepSpeed run stand.
-fn deepspeed(reader: &Reader<'_>) -> String {
-    match reader.name("deepspeed_config.deepspeed_config_file") {
-        Some(file) => format!("DeepSpeed runs it: read its own file, --from {file}, in place of this one"),
-        None => "DeepSpeed runs it, and deepspeed_config names no deepspeed_config_file: read a JSON file of DeepSpeed in \
-                 place of this one"
-            .to_owned(),
     }
 }
 

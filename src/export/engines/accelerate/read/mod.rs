@@ -4,11 +4,13 @@ mod kind;
 mod sizes;
 
 use self::kind::Kind;
+pub use self::kind::{is_local, known};
+pub use self::sizes::processes;
 use super::script;
 use crate::export::error::ImportError;
 use crate::export::meaning::{Meaning, Scene};
 use crate::export::reader::{Reader, multiples};
-use crate::strategy::{AttentionKernel, CheckpointEntry, CheckpointMode, GradientSync, OffloadCategory};
+use crate::strategy::{AttentionKernel, CheckpointEntry, CheckpointMode, GradientSync, Key, OffloadCategory};
 use crate::units::ElementType;
 use serde_json::Value;
 
@@ -36,8 +38,17 @@ pub fn read(reader: &Reader<'_>, scene: &Scene<'_>) -> Result<Meaning, ImportErr
         ("flex_attention", AttentionKernel::Fused),
     ];
     meaning.draft.attention = reader.choice(script::ATTENTION, &kernels)?;
-    // What sync_each_batch would change is said in Python.
-    meaning.draft.sync = Some(GradientSync::Deferred);
+    // What sync_each_batch would change is said in Python, and so is what the model itself recomputes.
+    let is_several = meaning.draft.accumulation != Some(1);
+    meaning.draft.sync = is_several.then_some(GradientSync::Deferred);
+    let open = [
+        (Key::Sync, true),
+        (Key::Attention, meaning.draft.attention.is_none()),
+        (Key::Checkpoint, meaning.draft.checkpoint.is_none()),
+    ];
+    for (key, is_open) in open {
+        meaning.leave(key, is_open);
+    }
     Ok(meaning)
 }
 
@@ -46,7 +57,8 @@ fn is_on(reader: &Reader<'_>, path: &str) -> Result<bool, ImportError> {
     switch(reader, path, false)
 }
 
-fn switch(reader: &Reader<'_>, path: &str, usual: bool) -> Result<bool, ImportError> {
+/// The same, with what holds where it is not said.
+pub fn switch(reader: &Reader<'_>, path: &str, usual: bool) -> Result<bool, ImportError> {
     match reader.value(path)? {
         None => Ok(usual),
         Some(Value::Bool(on)) => Ok(*on),
@@ -120,6 +132,10 @@ fn inside(
 /// The batch, of which the file says only what we wrote into it.
 fn batch(reader: &Reader<'_>, scene: &Scene<'_>, meaning: &mut Meaning) -> Result<(), ImportError> {
     let (micro, steps) = (reader.size(script::MICRO)?, reader.size(script::STEPS)?);
+    meaning.leave(Key::MicroBatch, micro.is_none());
+    meaning.leave(Key::Accumulation, steps.is_none());
+    let micro = micro.or_else(|| scene.typed(|draft| &draft.micro_batch));
+    let steps = steps.or_else(|| scene.typed(|draft| &draft.accumulation));
     let data = meaning.draft.data.unwrap_or(1);
     let once = micro.unwrap_or(1).saturating_mul(data);
     let global = match steps.filter(|_| micro.is_some()) {
@@ -127,7 +143,10 @@ fn batch(reader: &Reader<'_>, scene: &Scene<'_>, meaning: &mut Meaning) -> Resul
         None => scene.needed_global_batch()?,
     };
     if micro.is_none() {
-        meaning.notes.push("The micro-batch is the training script's; 1 sequence is taken.".to_owned());
+        meaning.notes.push(
+            "The micro-batch is the training script's; 1 sequence is taken, and --strategy micro=N says another."
+                .to_owned(),
+        );
     }
     if !global.is_multiple_of(once) {
         let rule = format!(
@@ -135,7 +154,8 @@ fn batch(reader: &Reader<'_>, scene: &Scene<'_>, meaning: &mut Meaning) -> Resul
             micro.unwrap_or(1),
             multiples(global, once).join(" or ")
         );
-        return Err(reader.refused(if micro.is_some() { script::MICRO } else { "distributed_type" }, rule));
+        let path = if reader.has(script::MICRO) { script::MICRO } else { "distributed_type" };
+        return Err(reader.refused(path, rule));
     }
     meaning.draft.micro_batch = Some(micro.unwrap_or(1));
     meaning.draft.accumulation = Some(global / once);
@@ -143,7 +163,8 @@ fn batch(reader: &Reader<'_>, scene: &Scene<'_>, meaning: &mut Meaning) -> Resul
     Ok(())
 }
 
-fn precision(reader: &Reader<'_>, meaning: &mut Meaning) -> Result<(), ImportError> {
+/// The type that `mixed_precision` says.
+pub fn mixed_precision(reader: &Reader<'_>) -> Result<ElementType, ImportError> {
     let path = "mixed_precision";
     let types = [
         ("no", ElementType::Fp32),
@@ -155,7 +176,11 @@ fn precision(reader: &Reader<'_>, meaning: &mut Meaning) -> Result<(), ImportErr
     let is_off = reader.value(path)?.is_some_and(|value| *value == Value::Bool(false));
     let said = if is_off { Some(ElementType::Fp32) } else { reader.choice(path, &types)? };
     let older = is_on(reader, "fp16")?;
-    let precision = said.unwrap_or(if older { ElementType::Fp16 } else { ElementType::Fp32 });
+    Ok(said.unwrap_or(if older { ElementType::Fp16 } else { ElementType::Fp32 }))
+}
+
+fn precision(reader: &Reader<'_>, meaning: &mut Meaning) -> Result<(), ImportError> {
+    let precision = mixed_precision(reader)?;
     meaning.precision = Some(precision);
     if precision == ElementType::Fp8 {
         let path = "fp8_config.backend";
@@ -172,7 +197,8 @@ fn precision(reader: &Reader<'_>, meaning: &mut Meaning) -> Result<(), ImportErr
     Ok(())
 }
 
-fn compilation(reader: &Reader<'_>, meaning: &mut Meaning) -> Result<(), ImportError> {
+/// Whether the model is compiled.
+pub fn compilation(reader: &Reader<'_>, meaning: &mut Meaning) -> Result<(), ImportError> {
     let choices = [("NO", false), ("EAGER", false), ("AOT_EAGER", false), ("INDUCTOR", true)];
     for path in ["dynamo_config.dynamo_backend", "dynamo_config.backend", "dynamo_backend"] {
         // As `no` of the precision.

@@ -24,12 +24,7 @@ pub fn sizes(
     kind: Kind,
     meaning: &mut Meaning,
 ) -> Result<(), ImportError> {
-    let processes = "num_processes";
-    let said = reader.whole(processes)?.filter(|number| *number != -1);
-    if said.is_some_and(|number| u64::try_from(number) != Ok(scene.devices)) {
-        let rule = format!("the cluster has {} devices", scene.devices);
-        return Err(reader.refused(processes, rule).or(vec![scene.devices.to_string()]));
-    }
+    processes(reader, scene)?;
     let path = |name: &str| format!("parallelism_config.parallelism_config_{name}");
     let size = |name: &str| Ok::<u64, ImportError>(reader.size(&path(&format!("{name}_size")))?.unwrap_or(1));
     let [mut replicas, mut shards, tensor, context, sequence] =
@@ -92,6 +87,17 @@ pub fn sizes(
             }
         }
         Kind::First => first(reader, scene, meaning)?,
+    }
+    Ok(())
+}
+
+/// That there is a process a device.
+pub fn processes(reader: &Reader<'_>, scene: &Scene<'_>) -> Result<(), ImportError> {
+    let path = "num_processes";
+    let said = reader.whole(path)?.filter(|number| *number != -1);
+    if said.is_some_and(|number| u64::try_from(number) != Ok(scene.devices)) {
+        let rule = format!("the cluster has {} devices", scene.devices);
+        return Err(reader.refused(path, rule).or(vec![scene.devices.to_string()]));
     }
     Ok(())
 }

@@ -6,7 +6,7 @@ use crate::export::meaning::{Meaning, Scene};
 use crate::export::reader::Reader;
 use crate::model::layer::LayerKind;
 use crate::strategy::cuts::first_more;
-use crate::strategy::{CheckpointEntry, CheckpointMode};
+use crate::strategy::{CheckpointEntry, CheckpointMode, Key};
 
 /// Reads the cuts of a pipeline.
 pub fn cuts(reader: &Reader<'_>, scene: &Scene<'_>, meaning: &mut Meaning) -> Result<(), ImportError> {
@@ -32,12 +32,17 @@ pub fn cuts(reader: &Reader<'_>, scene: &Scene<'_>, meaning: &mut Meaning) -> Re
             return Err(reader.refused(path, rule).or(vec!["parameters".to_owned()]));
         }
     }
+    meaning.leave(Key::Cuts, true);
     meaning.draft.cuts = first_more(blocks, stages as usize);
     Ok(())
 }
 
+/// What is said of a file that does not say what blocks recompute.
+pub const NOTHING_RECOMPUTED: &str =
+    "What blocks recompute is said in Python; none is taken to, and --strategy ckpt=full says that all do.";
+
 /// Reads what blocks recompute.
-pub fn checkpoint(reader: &Reader<'_>, meaning: &mut Meaning) -> Result<(), ImportError> {
+pub fn checkpoint(reader: &Reader<'_>, scene: &Scene<'_>, meaning: &mut Meaning) -> Result<(), ImportError> {
     let section = |name: &str| format!("activation_checkpointing.{name}");
     let is_piped = meaning.draft.pipeline.is_some_and(|stages| stages > 1);
     let interval = reader.count("pipeline.activation_checkpoint_interval")?;
@@ -50,7 +55,10 @@ pub fn checkpoint(reader: &Reader<'_>, meaning: &mut Meaning) -> Result<(), Impo
     if recomputes {
         meaning.draft.checkpoint = Some(vec![CheckpointEntry::Whole(CheckpointMode::Full)]);
     } else if number.is_none() && interval.filter(|_| is_piped).is_none() {
-        meaning.notes.push("What blocks recompute is said in Python; none is taken to.".to_owned());
+        meaning.leave(Key::Checkpoint, true);
+        if scene.typed(|draft| &draft.checkpoint).is_none() {
+            meaning.notes.push(NOTHING_RECOMPUTED.to_owned());
+        }
     }
     if every > 1 {
         meaning.notes.push(format!(

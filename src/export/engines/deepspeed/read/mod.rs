@@ -1,6 +1,6 @@
 //! What settings of DeepSpeed 0.19 mean.
 
-mod inner;
+pub mod inner;
 mod refused;
 mod sizes;
 mod state;
@@ -8,6 +8,7 @@ mod state;
 use crate::export::error::ImportError;
 use crate::export::meaning::{Meaning, Scene};
 use crate::export::reader::Reader;
+use crate::strategy::Key;
 
 /// What the settings mean.
 pub fn read(reader: &Reader<'_>, scene: &Scene<'_>) -> Result<Meaning, ImportError> {
@@ -20,9 +21,11 @@ pub fn read(reader: &Reader<'_>, scene: &Scene<'_>) -> Result<Meaning, ImportErr
     state::gradients(reader, &mut meaning)?;
     state::offload(reader, &mut meaning)?;
     inner::cuts(reader, scene, &mut meaning)?;
-    inner::checkpoint(reader, &mut meaning)?;
+    inner::checkpoint(reader, scene, &mut meaning)?;
     inner::experts(reader, scene, &mut meaning)?;
     refused::strangers(reader)?;
+    // The model's own: attn_implementation of transformers.
+    meaning.leave(Key::Attention, true);
     Ok(meaning)
 }
 

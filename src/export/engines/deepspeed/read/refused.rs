@@ -95,7 +95,7 @@ fn optimizer(reader: &Reader<'_>) -> Result<(), ImportError> {
     let names = ["Adam", "AdamW", "FusedAdam", "CPUAdam", "Lamb", "FusedLamb", "MuAdam", "MuAdamW"]
         .map(|name| (name, ()));
     let refused = |error: ImportError| match error {
-        ImportError::Value { .. } => {
+        ImportError::Value { .. } | ImportError::Elsewhere { .. } => {
             let rule =
                 "state other than two moments of each parameter is not modelled, as Adam and Lamb have";
             reader.refused(path, rule).or(vec!["AdamW".to_owned()])

@@ -4,6 +4,8 @@ use super::is_auto;
 use crate::export::error::ImportError;
 use crate::export::meaning::{Meaning, Scene};
 use crate::export::reader::{Reader, multiples};
+use crate::export::syntax::Place;
+use crate::strategy::Key;
 
 const TRAIN: &str = "train_batch_size";
 const MICRO: &str = "train_micro_batch_size_per_gpu";
@@ -13,19 +15,26 @@ const STEPS: &str = "gradient_accumulation_steps";
 const SAY: &str =
     "tensor_parallel.autotp_size, sequence_parallel_size and pipeline.stages say what the others do";
 
-/// Reads the sizes of the axes.
+/// Reads the sizes of the axes; those that the file does not say may be typed, because Python may say them.
 pub fn sizes(reader: &Reader<'_>, scene: &Scene<'_>, meaning: &mut Meaning) -> Result<(), ImportError> {
     let auto = "tensor_parallel.autotp_size";
     let own = "tensor_parallel.tp.tp_size";
-    let automatic = reader.count(auto)?.unwrap_or(0).max(1);
-    let outside = reader.size(own)?.unwrap_or(1);
+    let (automatic, outside) = (reader.count(auto)?.filter(|size| *size > 0), reader.size(own)?);
+    let is_said = automatic.is_some() || outside.is_some();
+    meaning.leave(Key::Tensor, !is_said);
+    let outside = outside.or_else(|| scene.typed(|draft| &draft.tensor).filter(|_| !is_said)).unwrap_or(1);
+    let automatic = automatic.unwrap_or(1);
     if automatic > 1 && outside > 1 && automatic != outside {
         return Err(reader.refused(own, format!("it contradicts autotp_size {automatic}")));
     }
     let tensor = automatic.max(outside);
-    let context = reader.size("sequence_parallel_size")?.unwrap_or(1);
+    let context = reader.size("sequence_parallel_size")?;
+    meaning.leave(Key::Context, context.is_none());
+    let context = context.or_else(|| scene.typed(|draft| &draft.context)).unwrap_or(1);
     let stages = "pipeline.stages";
-    let pipeline = if is_auto(reader, stages) { 1 } else { reader.size(stages)?.unwrap_or(1) };
+    let pipeline = if is_auto(reader, stages) { None } else { reader.size(stages)? };
+    meaning.leave(Key::Pipeline, pipeline.is_none());
+    let pipeline = pipeline.or_else(|| scene.typed(|draft| &draft.pipeline)).unwrap_or(1);
     if automatic > 1 && pipeline > 1 {
         let rule = "AutoTP knows no pipeline: the layers of a pipeline split themselves, and tp.tp_size says how far";
         return Err(reader.refused(auto, rule).or(vec!["0".to_owned()]));
@@ -65,13 +74,24 @@ pub fn sizes(reader: &Reader<'_>, scene: &Scene<'_>, meaning: &mut Meaning) -> R
     Ok(())
 }
 
+/// How the micro-batch is said beside a file that leaves it open.
+const ASK_MICRO: &str = "--strategy micro=N says it";
+
 /// Reads the batch: of its three numbers DeepSpeed fills in what is missing (0.19.8 `runtime/config.py:607`).
 pub fn batch(reader: &Reader<'_>, scene: &Scene<'_>, meaning: &mut Meaning) -> Result<(), ImportError> {
     let size = |path: &str| if is_auto(reader, path) { Ok(None) } else { reader.size(path) };
     let (train, micro, steps) = (size(TRAIN)?, size(MICRO)?, size(STEPS)?);
+    meaning.leave(Key::MicroBatch, micro.is_none());
+    meaning.leave(Key::Accumulation, steps.is_none());
+    let micro = micro.or_else(|| scene.typed(|draft| &draft.micro_batch));
+    let steps = steps.or_else(|| scene.typed(|draft| &draft.accumulation));
     let data = meaning.draft.data.unwrap_or(1);
     let open = |path: &'static str| is_auto(reader, path).then_some(path);
     let asked = |path: &str, answer: &str| {
+        let found = reader.document().get(path);
+        if found.is_some_and(|found| reader.document().origin(found).place == Place::Default) {
+            return ImportError::Unsaid { what: "the micro-batch", flag: "--strategy micro=N" };
+        }
         reader.refused(
             path,
             format!("transformers or Accelerate fill it in, so the file does not say it: {answer}"),
@@ -105,13 +125,17 @@ pub fn batch(reader: &Reader<'_>, scene: &Scene<'_>, meaning: &mut Meaning) -> R
         (Some(batch), Some(micro), _) => (micro, divided(TRAIN, batch, both(micro, data))?),
         (Some(batch), None, Some(steps)) => (divided(TRAIN, batch, both(steps, data))?, steps),
         (Some(batch), None, None) => match open(MICRO).or(open(STEPS)) {
-            Some(path) => return Err(asked(path, "write its number here")),
+            Some(path) => return Err(asked(path, ASK_MICRO)),
             None => (divided(TRAIN, batch, data)?, 1),
         },
-        (None, Some(_), None) if is_auto(reader, STEPS) => return Err(asked(STEPS, "give --global-batch N")),
+        (None, Some(_), None) if is_auto(reader, STEPS) => {
+            return Err(asked(STEPS, "give --global-batch N, or --strategy accum=N"));
+        }
         (None, Some(micro), steps) => (micro, steps.unwrap_or(1)),
         (None, None, _) => match open(MICRO).or(open(TRAIN)) {
-            Some(path) => return Err(asked(path, "give --global-batch N")),
+            Some(path) => {
+                return Err(asked(path, &format!("give --global-batch N, and for the rest {ASK_MICRO}")));
+            }
             None => {
                 let what = "train_batch_size or train_micro_batch_size_per_gpu";
                 return Err(ImportError::Unsaid { what, flag: "--global-batch N" });

@@ -175,8 +175,14 @@ pub fn offload(reader: &Reader<'_>, meaning: &mut Meaning) -> Result<(), ImportE
     if device("offload_optimizer", "cpu_offload")? && ratio > 0.0 {
         list.push((OffloadCategory::Optimizer, vec![ratio]));
     }
-    if device("offload_param", "cpu_offload_param")? {
-        list.push((OffloadCategory::Parameters, vec![1.0]));
+    match (device("offload_param", "cpu_offload_param")?, meaning.draft.zero) {
+        (true, Some(3)) => list.push((OffloadCategory::Parameters, vec![1.0])),
+        // 0.19.8 `runtime/engine.py`, _configure_zero_optimizer: only stage 3 is handed it.
+        (true, stage) => meaning.notes.push(format!(
+            "zero_optimization.offload_param does nothing under stage {}: DeepSpeed hands it to stage 3 alone.",
+            stage.unwrap_or(0)
+        )),
+        (false, _) => {}
     }
     if is_on(reader, "activation_checkpointing.cpu_checkpointing", false)? {
         list.push((OffloadCategory::Activations, vec![1.0]));
