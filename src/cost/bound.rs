@@ -45,32 +45,35 @@ impl Bound<'_> {
         let chunks: Vec<CallTimes> = self.layout.chunks_of(stage).map(|chunk| self.times(chunk)).collect();
         let sum = |seconds: fn(&CallTimes) -> f64| -> f64 { chunks.iter().map(seconds).sum() };
         let micro = self.strategy.accumulation as f64;
-        let within = sum(|times| times.reductions_within);
-        let (within_each, within_last) = match self.reducing() {
-            Reducing::Never => (0.0, 0.0),
-            Reducing::EachMicroBatch => (within, 0.0),
-            Reducing::LastMicroBatch => (0.0, within),
+        let splits = self.strategy.schedule.splits_weight();
+        let first = chunks.first().copied().unwrap_or_default();
+        let last_backward = if splits { first.backward } else { first.reducing };
+        let within: f64 = chunks.iter().map(|times| times.reducing_adds(splits)).sum();
+        let (within_each, within_last, slack) = match self.reducing() {
+            Reducing::Never => (0.0, 0.0, first.backward.slack),
+            Reducing::EachMicroBatch => (within, 0.0, last_backward.slack),
+            Reducing::LastMicroBatch if splits => (0.0, within, first.backward.slack),
+            Reducing::LastMicroBatch => (0.0, within, first.reducing.slack - first.reducing_adds(splits)),
         };
         let each = sum(CallTimes::alone) + within_each;
-        let first = chunks.first().copied().unwrap_or_default();
-        let forward = sum(|times| times.forward + if times.sends_within { times.send_forward } else { 0.0 });
+        let forward =
+            sum(|times| times.forward.seconds + if times.sends_within { times.send_forward } else { 0.0 });
         Parts {
             // What the first forward waits for is its lead.
-            passes: micro * (each + sum(CallTimes::leads)) - first.forward_lead,
+            passes: micro * (each + sum(CallTimes::leads)) - first.forward.lead,
             forward,
             backward: each - forward,
-            early: sum(|times| times.early),
-            slack: [first.forward_slack, first.backward_slack],
-            leads: [sum(|times| times.forward_lead), sum(|times| times.backward_lead)],
-            reductions: if self.strategy.schedule.splits_weight() {
+            early: sum(|times| times.backward.early.max(times.reducing.early)),
+            slack: [first.forward.slack, slack],
+            leads: [sum(|times| times.forward.lead), sum(|times| times.backward.lead)],
+            reductions: if splits {
                 within_last
             } else {
-                let done = first.reductions.done - first.backward - first.reductions_within;
-                within_last + first.reductions.last.max(done)
+                within_last + first.reductions.last.max(first.reductions.done - first.reducing.seconds)
             },
             together: self.together(stage),
             copies: self.copies(stage),
-            lead: self.lead(stage, &first) + first.forward_lead,
+            lead: self.lead(stage, &first) + first.forward.lead,
             step: 0.0,
         }
     }
@@ -100,11 +103,9 @@ impl Bound<'_> {
 
     /// When the slowest rank's last pass ends, whatever is gathered, reduced and updated.
     pub fn passes(&self) -> Seconds {
-        let mut rules = *self.rules;
-        rules.gathering = Gathering::Never;
-        rules.keeps_whole_gradients = true;
-        rules.reduces_behind = true;
-        let plain = Bound { rules: &rules, known: &KnownChunks::default(), ..*self };
+        // Strategies that differ in state alone move other things, and add to other gradients.
+        let costs = self.costs.without_moves();
+        let plain = Bound { costs: &costs, known: &KnownChunks::default(), ..*self };
         Seconds(plain.ends().into_iter().fold(0.0, f64::max))
     }
 
@@ -141,11 +142,11 @@ impl Bound<'_> {
             Gathering::Never | Gathering::EachPass => 0.0,
             Gathering::OnceAStep | Gathering::ForwardToBackward => {
                 let gathered = chunk.runs().map(|(unit, count)| count as f64 * of(unit).moves.gather);
-                let last = gathered.sum::<f64>() + of(last).digest.forward.chain.0 - times.forward;
+                let last = gathered.sum::<f64>() + of(last).digest.forward.chain.0 - times.forward.seconds;
                 last.max(of(first).moves.gather)
             }
         };
-        (lead - times.forward_lead).max(0.0)
+        (lead - times.forward.lead).max(0.0)
     }
 
     /// Which calls reduce gradients beside later ones; where no gradient is kept whole, a pass waits for its own.

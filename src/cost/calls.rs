@@ -3,43 +3,55 @@
 
 use crate::program::{Action, Pass};
 
+/// What one pass of a chunk takes at the least, in seconds.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct PassTimes {
+    pub seconds: f64,
+    /// How much longer it takes if nothing of what it needs moves before the call before is done.
+    pub lead: f64,
+    /// How much earlier than its end it has written what it sends.
+    pub slack: f64,
+    /// How much of it may run before what it receives is there.
+    pub early: f64,
+}
+
 /// What one chunk's passes take at the least, in seconds.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct CallTimes {
-    pub forward: f64,
-    pub backward: f64,
+    pub forward: PassTimes,
+    pub backward: PassTimes,
     pub weight: f64,
-    /// How much longer a forward and a backward take if nothing of what they need moves before the call before is done.
-    pub forward_lead: f64,
-    pub backward_lead: f64,
-    /// How much earlier than its end a pass has written what it sends.
-    pub forward_slack: f64,
-    pub backward_slack: f64,
-    /// What a backward may do before its gradient arrives.
-    pub early: f64,
+    /// The pass that writes weight gradients if it reduces them: longer by what its host issues for that, and by the
+    /// reductions if these are in the queue of its kernels.
+    pub reducing: PassTimes,
     /// Sending on its output, and back its input's gradient.
     pub send_forward: f64,
     pub send_backward: f64,
     /// Whether a gradient is sent back.
     pub sends_gradient: bool,
-    /// Messages stand in the queue of the kernels: a pass begins with its whole input and ends with its last message.
+    /// Messages are in the queue of the kernels: a pass begins with its whole input and ends with its last message.
     pub sends_within: bool,
     /// The reductions that start in the pass that writes weight gradients, if it reduces.
     pub reductions: Reductions,
-    /// How much longer that pass takes because its host issues them, and where they stand in the queue of its kernels.
-    pub reductions_within: f64,
 }
 
 impl CallTimes {
     /// Seconds on the stream of the kernels for one micro-batch.
     pub fn alone(&self) -> f64 {
         let sends = if self.sends_within { self.send_forward + self.send_backward } else { 0.0 };
-        self.forward + self.backward + self.weight + sends
+        self.forward.seconds + self.backward.seconds + self.weight + sends
     }
 
     /// What of these waits for the calls before.
     pub fn leads(&self) -> f64 {
-        self.forward_lead + self.backward_lead
+        self.forward.lead + self.backward.lead
+    }
+
+    /// How much longer the pass that writes weight gradients takes if it reduces them, in seconds.
+    pub fn reducing_adds(&self, splits_weight: bool) -> f64 {
+        let PassTimes { seconds, lead, .. } = self.reducing;
+        let alone = if splits_weight { self.weight } else { self.backward.seconds + self.backward.lead };
+        seconds + lead - alone
     }
 }
 
@@ -93,7 +105,6 @@ pub fn ends(
                     Reducing::LastMicroBatch => action.micro as usize + 1 == micro,
                 };
                 let reduces = reduces && action.pass == writes;
-                let within = if reduces { times.reductions_within } else { 0.0 };
                 match action.pass {
                     Pass::Forward => {
                         let arrived = if chunk == 0 { 0.0 } else { activation[slot(chunk)] };
@@ -102,9 +113,10 @@ pub fn ends(
                         }
                         // A chunk without layers passes on what comes, whatever its rank computes.
                         let mut written = arrived;
-                        if times.forward > 0.0 {
-                            *clock = (*clock + times.forward_lead).max(arrived) + times.forward;
-                            written = *clock - times.forward_slack;
+                        let forward = &times.forward;
+                        if forward.seconds > 0.0 {
+                            *clock = (*clock + forward.lead).max(arrived) + forward.seconds;
+                            written = *clock - forward.slack;
                         }
                         if chunk + 1 < chunks.len() {
                             let sending = if times.sends_within { &mut *clock } else { &mut sending[rank] };
@@ -119,14 +131,11 @@ pub fn ends(
                             break;
                         }
                         let mut written = arrived;
-                        if times.backward > 0.0 {
+                        let backward = if reduces { &times.reducing } else { &times.backward };
+                        if times.backward.seconds > 0.0 {
                             *clock =
-                                (*clock + times.backward_lead).max(arrived - times.early) + times.backward;
-                            written = *clock - times.backward_slack;
-                            *clock += within;
-                            if times.sends_within && times.backward_slack == 0.0 {
-                                written = *clock;
-                            }
+                                (*clock + backward.lead).max(arrived - backward.early) + backward.seconds;
+                            written = *clock - backward.slack;
                         }
                         if times.sends_gradient {
                             let sending = if times.sends_within { &mut *clock } else { &mut sending[rank] };
@@ -134,12 +143,11 @@ pub fn ends(
                             gradient[slot(chunk - 1)] = sent;
                         }
                     }
-                    Pass::Weight => *clock += times.weight + within,
+                    Pass::Weight => *clock += if reduces { times.reducing.seconds } else { times.weight },
                 }
                 if reduces {
-                    let pass = within + if splits { times.weight } else { times.backward };
                     let Reductions { all, done, last } = times.reductions;
-                    let behind = compute[rank] + last.max(done - pass);
+                    let behind = compute[rank] + last.max(done - times.reducing.seconds);
                     data[rank] = (data[rank] + all).max(behind);
                 }
                 at[rank] += 1;

@@ -1,8 +1,8 @@
 //! What the passes of a chunk take at the least: as their streams let them end, and as their host issues them.
 
 use crate::cost::bound::Bound;
-use crate::cost::calls::{CallTimes, Reducing, Reductions};
-use crate::cost::digest::{Issued, PassDigest, UnitDigest};
+use crate::cost::calls::{CallTimes, PassTimes, Reducing, Reductions};
+use crate::cost::digest::{Issued, PassDigest};
 use crate::cost::flow::{self, FlowEnd, FlowRules, UnitFlow};
 use crate::cost::unit_cost::{Moves, UnitCost};
 use crate::profile::choices::GradientSync;
@@ -20,12 +20,16 @@ struct Flows {
 }
 
 /// One pass of a chunk as its streams let it end, and as its host issues it.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Default)]
 struct Paced {
     flow: FlowEnd,
     issued: Issued,
-    /// How much earlier than its last kernel ends it has written what it sends on, in the unit that writes it.
-    slack: f64,
+    /// Seconds of kernels after what it sends on is written, in the unit that writes it.
+    after: f64,
+    /// The same of reductions in the queue of the kernels.
+    reduced_after: f64,
+    /// Seconds of kernels before any reads what it receives.
+    early: f64,
 }
 
 impl Paced {
@@ -38,24 +42,31 @@ impl Paced {
         self.seconds() - self.flow.ended
     }
 
-    fn lead(&self) -> f64 {
-        (self.flow.lead - self.late()).max(0.0)
-    }
-
     /// Seconds of the stretched chain without `part` seconds of it.
     fn without(&self, part: f64) -> f64 {
         let Issued { host, chain } = self.issued;
         if chain > 0.0 { host * (1.0 - part / chain) } else { 0.0 }
     }
 
-    /// How much earlier than its end it has written what it sends.
-    fn slack(&self) -> f64 {
-        self.seconds() - (self.flow.computed - self.slack).max(self.without(self.slack))
+    fn times(&self) -> PassTimes {
+        let seconds = self.seconds();
+        let written = (self.flow.computed - self.after).max(self.without(self.after + self.reduced_after));
+        PassTimes {
+            seconds,
+            lead: (self.flow.lead - self.late()).max(0.0),
+            slack: seconds - written,
+            early: seconds - (self.flow.ended - self.early).max(self.without(self.early)),
+        }
     }
 
-    /// How much of it may run before what it receives is there, `early` seconds of which if no host is late.
-    fn early(&self, early: f64) -> f64 {
-        self.seconds() - (self.flow.ended - early).max(self.without(early))
+    /// The same pass if it also reduces `seconds` of gradients in the queue of its kernels, which its host issues in
+    /// `host`.
+    fn reducing(mut self, seconds: f64, host: f64) -> Self {
+        self.issued.host += host;
+        self.issued.chain += seconds;
+        self.flow.ended += seconds;
+        self.reduced_after += seconds;
+        self
     }
 }
 
@@ -80,81 +91,96 @@ impl Bound<'_> {
 
     /// What the passes of `chunk` take if they send nothing.
     fn pass_times(&self, chunk: &Chunk) -> CallTimes {
-        let digest = |unit: &PlacedUnit| &self.costs.of(chunk.stage, unit).digest;
         let sends_within = !self.engine.timing.overlaps(Overlap::Sends);
-        let sends_gradient = chunk.sends_gradient;
-        let mut times = CallTimes { sends_gradient, sends_within, ..CallTimes::default() };
-        let slack = |unit: Option<&PlacedUnit>, pass: fn(&UnitDigest) -> PassDigest| {
-            unit.map_or(0.0, |unit| pass(digest(unit)).chain.0 - pass(digest(unit)).ready.0)
-        };
         let flows = self.flows(chunk);
         let rules = self.flow_rules();
-        let forward = Paced {
-            flow: flow::end(&flows.forward, rules),
-            issued: self.issued(chunk, Pass::Forward),
-            slack: slack(chunk.units.last(), |digest| digest.forward),
+        let paced = |flows: &[UnitFlow], pass: Pass| {
+            let mut paced =
+                Paced { flow: flow::end(flows, rules), issued: self.issued(chunk, pass), ..Paced::default() };
+            if sends_within || pass == Pass::Weight {
+                return paced;
+            }
+            let is_forward = pass == Pass::Forward;
+            let sends = if is_forward { chunk.units.last() } else { chunk.units.first() };
+            if let Some(unit) = sends {
+                let UnitCost { moves, .. } = self.costs.of(chunk.stage, unit);
+                let digest = self.digest(chunk.stage, unit, pass);
+                let (added, reduced) = self.after(moves, digest.after.is_some());
+                paced.after = digest.chain.0 - digest.ready.0 + added;
+                paced.reduced_after = if self.reduces_beside() { 0.0 } else { reduced };
+            }
+            let receives = chunk.units.iter().rfind(|unit| unit.has_backward && !is_forward);
+            paced.early = receives.map_or(0.0, |unit| self.digest(chunk.stage, unit, pass).early.0);
+            paced
         };
-        times.forward = forward.seconds();
-        times.forward_lead = forward.lead();
-        times.forward_slack = forward.slack();
-        let backward = Paced {
-            flow: flow::end(&flows.backward, rules),
-            issued: self.issued(chunk, Pass::Backward),
-            slack: slack(chunk.units.first(), |digest| digest.backward),
+        let forward = paced(&flows.forward, Pass::Forward);
+        let backward = paced(&flows.backward, Pass::Backward);
+        let weight = paced(&flows.weight, Pass::Weight);
+        let writes = if self.strategy.schedule.splits_weight() { weight } else { backward };
+        let mut times = CallTimes {
+            forward: forward.times(),
+            backward: backward.times(),
+            weight: weight.seconds(),
+            reducing: writes.times(),
+            sends_gradient: chunk.sends_gradient,
+            sends_within,
+            ..CallTimes::default()
         };
-        times.backward = backward.seconds();
-        times.backward_lead = backward.lead();
-        times.backward_slack = backward.slack();
-        let last = chunk.units.iter().rfind(|unit| unit.has_backward);
-        times.early = backward.early(last.map_or(0.0, |unit| digest(unit).backward.early.0));
-        let weight = Paced {
-            flow: flow::end(&flows.weight, rules),
-            issued: self.issued(chunk, Pass::Weight),
-            slack: 0.0,
-        };
-        times.weight = weight.seconds();
+        if self.reducing() != Reducing::Never {
+            let reductions = self.reductions(chunk);
+            let is_beside = self.reduces_beside();
+            let within = if is_beside { 0.0 } else { reductions.all };
+            times.reducing = writes.reducing(within, self.reduction_hosts(chunk)).times();
+            times.reductions = if is_beside { reductions } else { Reductions::default() };
+        }
         if sends_within {
-            (times.early, times.forward_slack, times.backward_slack) = (0.0, 0.0, 0.0);
+            // Messages follow all of a pass in the queue of its kernels, and hold back all of the next.
+            for pass in [&mut times.forward, &mut times.backward, &mut times.reducing] {
+                (pass.slack, pass.early) = (0.0, 0.0);
+            }
         }
         if self.layout.losses > 1 {
             // The first loss's gradient leaves while the others' backwards are still to come.
-            times.backward_slack = times.backward;
-        }
-        if self.reducing() != Reducing::Never {
-            times.reductions = self.reductions(chunk);
-            let writes = if self.strategy.schedule.splits_weight() { weight } else { backward };
-            let mut reduces = writes;
-            reduces.issued.host += self.reduction_hosts(chunk);
-            if !self.reduces_beside() {
-                reduces.flow.ended += times.reductions.all;
-                times.reductions = Reductions::default();
-            }
-            times.reductions_within = reduces.seconds() - writes.seconds();
+            times.backward.slack = times.backward.seconds;
+            times.reducing.slack = times.reducing.seconds;
         }
         times
     }
 
+    fn digest(&self, stage: u32, unit: &PlacedUnit, pass: Pass) -> PassDigest {
+        let digest = &self.costs.of(stage, unit).digest;
+        match pass {
+            Pass::Forward => digest.forward,
+            Pass::Backward => digest.backward,
+            Pass::Weight => digest.weight,
+        }
+    }
+
     /// What the host of `chunk`'s rank takes to issue `pass`, and the chain of that.
     fn issued(&self, chunk: &Chunk, pass: Pass) -> Issued {
-        let of = |unit: &PlacedUnit| {
-            let digest = &self.costs.of(chunk.stage, unit).digest;
-            match pass {
-                Pass::Forward => digest.forward,
-                Pass::Backward => digest.backward,
-                Pass::Weight => digest.weight,
-            }
-        };
         let units = || chunk.runs().filter(|(unit, _)| pass == Pass::Forward || unit.has_backward);
-        let writes = |unit: &PlacedUnit| of(unit).after.is_some();
         let all = units().map(|(unit, count)| {
-            let mut issued = Issued::new(&of(unit));
+            let digest = self.digest(chunk.stage, unit, pass);
+            let mut issued = Issued::new(&digest);
             if self.layout.losses == 1 {
-                issued.host +=
-                    self.hosts(unit, &self.costs.of(chunk.stage, unit).moves, (pass, writes(unit)));
+                let moves = &self.costs.of(chunk.stage, unit).moves;
+                let writes = digest.after.is_some();
+                issued.host += self.hosts(unit, moves, (pass, writes));
+                issued.chain += self.after(moves, writes).0;
             }
             issued * count as f64
         });
         all.fold(Issued::default(), |all, unit| all + unit)
+    }
+
+    /// Seconds of what follows the kernels of a unit that `writes` weight gradients: adding them to a gradient that is
+    /// kept whole, or else reducing them.
+    fn after(&self, moves: &Moves, writes: bool) -> (f64, f64) {
+        match (writes, self.rules.keeps_whole_gradients) {
+            (false, _) => (0.0, 0.0),
+            (true, true) => (self.accumulate(moves), 0.0),
+            (true, false) => (0.0, moves.scatter),
+        }
     }
 
     /// What a host takes in any case to issue what `moves` for `unit` in `pass`, which `writes` weight gradients or not.
@@ -224,12 +250,8 @@ impl Bound<'_> {
         (unit, copied): (&PlacedUnit, &PlacedUnit),
         (pass, is_first): (Pass, bool),
     ) -> UnitFlow {
-        let UnitCost { digest, moves, .. } = self.costs.of(stage, unit);
-        let digest = match pass {
-            Pass::Forward => digest.forward,
-            Pass::Backward => digest.backward,
-            Pass::Weight => digest.weight,
-        };
+        let UnitCost { moves, .. } = self.costs.of(stage, unit);
+        let digest = self.digest(stage, unit, pass);
         let mut flow = UnitFlow {
             chain: digest.chain.0,
             full: digest.full.0,
@@ -268,14 +290,9 @@ impl Bound<'_> {
             }
             _ => {}
         }
-        // Only a pass that writes weight gradients adds and reduces them.
-        if digest.after.is_some() {
-            if self.rules.keeps_whole_gradients {
-                flow.chain += self.accumulate(moves);
-            } else {
-                flow.reduce = moves.scatter;
-            }
-        }
+        let (added, reduced) = self.after(moves, digest.after.is_some());
+        flow.chain += added;
+        flow.reduce = reduced;
         flow
     }
 

@@ -37,7 +37,7 @@ pub struct UnitCost {
 }
 
 /// What moves for one unit, in seconds.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct Moves {
     /// Its parameters from the other shards.
     pub gather: f64,
@@ -133,6 +133,15 @@ impl UnitCosts {
             costs.chunks(CheckpointMode::ALL.len()).flat_map(of_class).collect()
         };
         Self { first: lean(&self.first), others: self.others.as_ref().map(lean), ..*self }
+    }
+
+    /// The same if nothing moves, and no pass adds to a gradient that is kept.
+    #[must_use]
+    pub fn without_moves(&self) -> Self {
+        let bare = |costs: &Vec<UnitCost>| -> Vec<UnitCost> {
+            costs.iter().map(|&cost| UnitCost { moves: Moves::default(), ..cost }).collect()
+        };
+        Self { first: bare(&self.first), others: self.others.as_ref().map(bare), ..*self }
     }
 
     /// The costs on pipeline rank `stage`, by [`PlacedUnit::lowered`].

@@ -355,7 +355,9 @@ impl<'a> Bounding<'a> {
     /// Costs and load at the prices of `pricing`, whose links are `links`.
     fn shaped_at(&self, strategy: &Strategy, pricing: &DevicePricing<'_>, links: Links) -> Shaped {
         let costs = self.class_costs.costs(strategy, pricing, links);
-        let load = Load::new(self.class_costs.units(), &costs, strategy.schedule.splits_weight());
+        let engine = self.space.problem.engine;
+        let kinds = (strategy.schedule.splits_weight(), engine.state.accumulates_apart);
+        let load = Load::new(self.class_costs.units(), &costs, kinds);
         // Between neighbours, whatever the order.
         let send = if strategy.pipeline > 1 && load.is_plain {
             self.anywhere(strategy).send(Bytes(load.entering), 0, 1).seconds.0

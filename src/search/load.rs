@@ -165,7 +165,13 @@ pub struct Passing {
 
 impl Load {
     /// The load of `units` that cost `costs`; weight gradients in passes of their own do not stand in a gradient's way.
-    pub fn new(units: &[UnitLayers], costs: &ModelCosts, splits_weight: bool) -> Self {
+    /// Where kernels of their own add gradients up, a backward whose host is late has sent on its gradient long before
+    /// it ends, and its way counts as its chain alone.
+    pub fn new(
+        units: &[UnitLayers],
+        costs: &ModelCosts,
+        (splits_weight, accumulates_apart): (bool, bool),
+    ) -> Self {
         let pace = Pace::new(units, costs);
         let links = [f64::INFINITY; LEVELS];
         let mut load = Self { is_plain: true, links, late: pace.late(), ..Self::default() };
@@ -177,7 +183,8 @@ impl Load {
             let class = &costs.classes[unit.class];
             if by_class[unit.class].0.work.chain == 0.0 {
                 let hosts = [pace.hosts(unit.class), pace.longer(unit.class)];
-                let piece = piece(class, unit.has_backward, splits_weight, hosts);
+                let kinds = (unit.has_backward, splits_weight, accumulates_apart);
+                let piece = piece(class, kinds, hosts);
                 by_class[unit.class] = (piece, shared(class, unit.has_backward));
                 load.links = class
                     .digests
@@ -238,7 +245,10 @@ impl Load {
         load.entering = if entering < u64::MAX { entering } else { 0 };
         load.least_way = if least_way.chain.is_finite() { least_way } else { PassTime::default() };
         load.links = load.links.map(|share| if share.is_finite() { share } else { 0.0 });
-        let [there, back] = [pace.slack(0, &slacks[0]), pace.slack(1, &slacks[1])];
+        let [there, mut back] = [pace.slack(0, &slacks[0]), pace.slack(1, &slacks[1])];
+        if accumulates_apart {
+            back = PassTime::of(back.chain);
+        }
         load.round_slack = there + back;
         load.slack = if splits_weight { there } else { load.round_slack };
         if !load.is_plain {
@@ -306,7 +316,11 @@ impl Piece {
 
 /// What a unit of `class` takes, of which a forward, a backward and a weight pass take `hosts` of hosts, and of the
 /// longer ones.
-fn piece(class: &ClassCosts, has_backward: bool, splits_weight: bool, hosts: [[f64; 3]; 2]) -> Piece {
+fn piece(
+    class: &ClassCosts,
+    (has_backward, splits_weight, accumulates_apart): (bool, bool, bool),
+    hosts: [[f64; 3]; 2],
+) -> Piece {
     let digests = || class.digests.iter();
     // Of its backward, what waits for the gradient that comes: in seconds, and as a share.
     let waits = |digest: &UnitDigest| {
@@ -326,7 +340,10 @@ fn piece(class: &ClassCosts, has_backward: bool, splits_weight: bool, hosts: [[f
     let share = least(&|digest| waits(digest).1);
     let forward = time(least(&|digest| digest.forward.chain.0), &|[forward, ..]| forward);
     let round = least(&|digest| digest.forward.chain.0 + waits(digest).0);
-    let round = time(round, &|[forward, backward, _]| forward + share * backward);
+    let gradient = least(&|digest| waits(digest).0);
+    let round = time(round, &|[forward, backward, _]| {
+        forward + if accumulates_apart { gradient } else { share * backward }
+    });
     let work = time(least(&work), &|passes| passes.iter().sum());
     Piece { work, forward, way: if splits_weight { forward } else { round }, round }
 }
