@@ -112,12 +112,20 @@ fn scripts_of_megatron() {
         "68976648192 in 80: tp=8,pp=1,dp=8,sp=off,zero=1,micro=1,accum=64,ckpt=full; 512 x 4096 bf16 dropout 0",
     );
     asks("slurm.sh", &[], "--env SLURM_NNODES=VALUE");
+    // 64000 h + h + 16 · (4 h² + 2 h) + 8 · 3 h · 8192 + 8 · (32 · 3 h · 1024 + 3 h · 2048 + 32 h), at h = 2048.
     means(
         "slurm.sh",
         "2x8xh100-sxm",
         &["SLURM_NNODES=2"],
-        "2367834112 in 16: tp=2,pp=1,dp=8,ep=4,zero=1,micro=1,accum=32; 256 x 4096 bf16 dropout 0",
+        "2514028544 in 16: tp=2,pp=1,dp=8,ep=4,zero=1,micro=1,accum=32; 256 x 4096 bf16 dropout 0",
     );
+}
+
+#[test]
+fn a_script_inside_quotes_asks_for_what_its_run_hangs_on_alone() {
+    asks("inner.sh", &[], "--env MICRO=VALUE");
+    let (line, ..) = read("inner.sh", "1x8xh100-sxm", &["MICRO=2"]).unwrap();
+    assert!(line.ends_with("micro=2,accum=8; 64 x 4096 bf16 dropout 0"), "{line}");
 }
 
 #[test]

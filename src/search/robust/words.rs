@@ -4,7 +4,7 @@ use crate::profile::choices::{Compression, LossMode, OffloadCategory, Schedule};
 use crate::strategy::{Checkpoint, CheckpointMode, Facts, Strategy, cuts, defaults};
 
 /// How much there is to say about `strategy`: kinds of parallelism and keys off their defaults, and more for what
-/// differs between blocks or stages.
+/// differs between blocks or stages. How many chunks a rank of an interleaved pipeline has goes without saying.
 pub fn words(strategy: &Strategy, facts: &Facts) -> usize {
     let offloads = OffloadCategory::ALL.iter().filter(|&&category| !strategy.offload.lacks(category));
     let offload = |category: &OffloadCategory| {
@@ -23,7 +23,8 @@ pub fn words(strategy: &Strategy, facts: &Facts) -> usize {
         strategy.pipeline > 1,
         strategy.tensor > 1 && !strategy.sequence_parallel,
         strategy.schedule != Schedule::OneForwardOneBackward,
-        strategy.virtual_stages != defaults::virtual_stages(strategy.schedule),
+        // A chunk without blocks needs a word of why it is there.
+        strategy.cuts.contains(&0),
         strategy.data > 1 && strategy.zero != facts.profile.defaults.zero,
         strategy.zero > 0 && strategy.shard < strategy.data,
         !strategy.reshard_after_forward,

@@ -3,9 +3,9 @@
 use super::super::SyntaxError;
 use super::machine::Machine;
 use super::run::Flow;
-use super::state::{Arguments, Field, State};
+use super::state::{Arguments, Field, State, Variable};
 use super::tree::{Command, Redirect};
-use super::value::{Text, Truth};
+use super::value::{Piece, Text, Truth};
 
 /// Files at the most that a script reads.
 const MOST_FILES: usize = 32;
@@ -114,16 +114,15 @@ impl Machine<'_> {
             .iter()
             .position(|word| word.starts_with('-') && !word.starts_with("--") && word.ends_with('c'));
         if let Some(flag) = flag {
-            let Some(script) = known.get(rest + flag + 1).filter(|script| !script.is_empty()) else {
-                return Ok(None);
-            };
-            let span = match &fields[rest + flag + 1] {
+            let Some(field) = fields.get(rest + flag + 1) else { return Ok(None) };
+            let Some((script, open)) = with_variables(&field.text()) else { return Ok(None) };
+            let span = match field {
                 Field::One { span, .. } => span.clone(),
                 Field::Either { .. } => at..at + 1,
             };
-            let list = self.made(script, span)?;
+            let list = self.made(&script, span)?;
             let own: Vec<Text> = fields[rest + flag + 2..].iter().skip(1).map(Field::value).collect();
-            return self.as_script(state, own, at, &list).map(Some);
+            return self.as_script(state, (own, open), at, &list).map(Some);
         }
         let file = known[rest..].iter().position(|word| !word.starts_with('-') && !word.is_empty());
         let Some(file) = file.map(|file| rest + file) else { return self.here_script(state, command) };
@@ -137,20 +136,23 @@ impl Machine<'_> {
         }
         let list = self.file(&own, &script)?;
         let arguments: Vec<Text> = fields[file + 1..].iter().map(Field::value).collect();
-        self.as_script(state, arguments, at, &list).map(Some)
+        self.as_script(state, (arguments, Vec::new()), at, &list).map(Some)
     }
 
-    /// Runs a script in a shell of its own.
+    /// Runs a script in a shell of its own, with its arguments and the variables that stand for what is not known.
     fn as_script(
         &mut self,
         state: &mut State,
-        arguments: Vec<Text>,
+        (arguments, open): (Vec<Text>, Vec<(String, Text)>),
         at: usize,
         list: &super::tree::List,
     ) -> Result<Flow, SyntaxError> {
         self.deeper(at, |machine| {
             machine.apart(state, at, |machine, state| {
                 state.arguments = Arguments { list: arguments, are_given: true };
+                for (name, text) in open {
+                    state.set(&name, Variable::Scalar(text));
+                }
                 machine.list(state, list)
             })
         })
@@ -164,8 +166,43 @@ impl Machine<'_> {
         });
         let Some(body) = body else { return Ok(None) };
         let text = self.text(state, body)?;
-        let Some(script) = text.text() else { return Ok(None) };
+        let Some((script, open)) = with_variables(&text) else { return Ok(None) };
         let list = self.made(&script, body.span.clone())?;
-        self.as_script(state, Vec::new(), command.at, &list).map(Some)
+        self.as_script(state, (Vec::new(), open), command.at, &list).map(Some)
     }
+}
+
+/// The script that `text` is, with a variable in place of each piece that is not known, and those variables. None if
+/// nothing of it is known.
+fn with_variables(text: &Text) -> Option<(String, Vec<(String, Text)>)> {
+    let (mut script, mut open) = (String::new(), Vec::new());
+    let (mut quote, mut is_escaped) = (None, false);
+    for piece in &text.pieces {
+        match piece {
+            Piece::Known { text, .. } => {
+                for letter in text.chars() {
+                    match letter {
+                        _ if is_escaped => is_escaped = false,
+                        '\\' => is_escaped = quote != Some('\''),
+                        '\'' | '"' if quote.is_none() => quote = Some(letter),
+                        _ if quote == Some(letter) => quote = None,
+                        _ => {}
+                    }
+                }
+                script.push_str(text);
+            }
+            _ => {
+                let name = format!("_open_{}", open.len());
+                // Single quotes would hold back what the outer shell has put in already.
+                let is_held = quote == Some('\'');
+                script += &if is_held { format!("'\"${{{name}}}\"'") } else { format!("${{{name}}}") };
+                open.push((name, Text::of(piece.clone()).presuming(&text.presumed)));
+            }
+        }
+    }
+    let is_known = text.pieces.iter().any(|piece| match piece {
+        Piece::Known { text, .. } => !text.trim().is_empty(),
+        _ => false,
+    });
+    is_known.then_some((script, open))
 }
