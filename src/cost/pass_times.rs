@@ -28,7 +28,8 @@ struct Paced {
     after: f64,
     /// The same of reductions in the queue of the kernels.
     reduced_after: f64,
-    /// Seconds of kernels before any reads what it receives.
+    /// Whether it receives a gradient, and seconds of kernels before any reads that.
+    receives: bool,
     early: f64,
 }
 
@@ -55,8 +56,18 @@ impl Paced {
             seconds,
             lead: (self.flow.lead - self.late()).max(0.0),
             slack: seconds - written,
-            early: seconds - (self.flow.ended - self.early).max(self.without(self.early)),
+            early: self.early_seconds(),
         }
+    }
+
+    /// How much of it may run before what it receives is there. A host that is late all the same may be late while it
+    /// waits for that. So a pass that recomputes less never ends later, however its host stretches it.
+    fn early_seconds(&self) -> f64 {
+        if !self.receives {
+            return 0.0;
+        }
+        let stretched = self.seconds() - (self.flow.ended - self.early).max(self.without(self.early));
+        stretched.max(self.late())
     }
 
     /// The same pass if it also reduces `seconds` of gradients in the queue of its kernels, which its host issues in
@@ -109,6 +120,7 @@ impl Bound<'_> {
                 paced.after = digest.chain.0 - digest.ready.0 + added;
                 paced.reduced_after = if self.reduces_beside() { 0.0 } else { reduced };
             }
+            paced.receives = !is_forward;
             let receives = chunk.units.iter().rfind(|unit| unit.has_backward && !is_forward);
             paced.early = receives.map_or(0.0, |unit| self.digest(chunk.stage, unit, pass).early.0);
             paced

@@ -131,10 +131,7 @@ impl<'a> Solving<'a> {
                 let own = self.with_alike(&shared, &alike, |inner, outer| {
                     self.prove_choices(entry, (inner, outer), &solved.strategy, aim)
                 });
-                all.lower = all.lower.min(own.lower.max(solved.lower_bound));
-                all.effort += own.effort;
-                all.is_played |= own.is_played;
-                all.better.extend(own.better);
+                all = all.and(Proof { lower: own.lower.max(solved.lower_bound), ..own });
             }
         }
         all

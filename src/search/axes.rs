@@ -98,7 +98,9 @@ fn modes(supports: &Supports) -> String {
     let names: Vec<String> = supports.checkpoint.iter().map(ToString::to_string).collect();
     let names = list(&names);
     if supports.is_free_inside() {
-        return format!("{names}: any number of blocks of each rank");
+        return format!(
+            "{names}: any number of a rank's blocks, the first ones, or the first K of each chunk full"
+        );
     }
     match *supports.checkpoint_grain {
         CheckpointGrain::All => format!("{names}: all blocks alike"),

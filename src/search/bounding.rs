@@ -356,7 +356,7 @@ impl<'a> Bounding<'a> {
     fn shaped_at(&self, strategy: &Strategy, pricing: &DevicePricing<'_>, links: Links) -> Shaped {
         let costs = self.class_costs.costs(strategy, pricing, links);
         let engine = self.space.problem.engine;
-        let kinds = (strategy.schedule.splits_weight(), engine.state.accumulates_apart);
+        let kinds = (strategy.schedule.splits_weight(), engine.timing.overlaps(Overlap::Sends));
         let load = Load::new(self.class_costs.units(), &costs, kinds);
         // Between neighbours, whatever the order.
         let send = if strategy.pipeline > 1 && load.is_plain {

@@ -165,12 +165,12 @@ pub struct Passing {
 
 impl Load {
     /// The load of `units` that cost `costs`; weight gradients in passes of their own do not stand in a gradient's way.
-    /// Where kernels of their own add gradients up, a backward whose host is late has sent on its gradient long before
-    /// it ends, and its way counts as its chain alone.
+    /// Where messages go beside the kernels, a late host may be late while a backward waits for its gradient, or after it
+    /// has sent one on: its way counts as its chain alone.
     pub fn new(
         units: &[UnitLayers],
         costs: &ModelCosts,
-        (splits_weight, accumulates_apart): (bool, bool),
+        (splits_weight, sends_beside): (bool, bool),
     ) -> Self {
         let pace = Pace::new(units, costs);
         let links = [f64::INFINITY; LEVELS];
@@ -183,7 +183,7 @@ impl Load {
             let class = &costs.classes[unit.class];
             if by_class[unit.class].0.work.chain == 0.0 {
                 let hosts = [pace.hosts(unit.class), pace.longer(unit.class)];
-                let kinds = (unit.has_backward, splits_weight, accumulates_apart);
+                let kinds = (unit.has_backward, splits_weight, sends_beside);
                 let piece = piece(class, kinds, hosts);
                 by_class[unit.class] = (piece, shared(class, unit.has_backward));
                 load.links = class
@@ -246,7 +246,7 @@ impl Load {
         load.least_way = if least_way.chain.is_finite() { least_way } else { PassTime::default() };
         load.links = load.links.map(|share| if share.is_finite() { share } else { 0.0 });
         let [there, mut back] = [pace.slack(0, &slacks[0]), pace.slack(1, &slacks[1])];
-        if accumulates_apart {
+        if sends_beside {
             back = PassTime::of(back.chain);
         }
         load.round_slack = there + back;
@@ -318,7 +318,7 @@ impl Piece {
 /// longer ones.
 fn piece(
     class: &ClassCosts,
-    (has_backward, splits_weight, accumulates_apart): (bool, bool, bool),
+    (has_backward, splits_weight, sends_beside): (bool, bool, bool),
     hosts: [[f64; 3]; 2],
 ) -> Piece {
     let digests = || class.digests.iter();
@@ -342,7 +342,7 @@ fn piece(
     let round = least(&|digest| digest.forward.chain.0 + waits(digest).0);
     let gradient = least(&|digest| waits(digest).0);
     let round = time(round, &|[forward, backward, _]| {
-        forward + if accumulates_apart { gradient } else { share * backward }
+        forward + if sends_beside { gradient } else { share * backward }
     });
     let work = time(least(&work), &|passes| passes.iter().sum());
     Piece { work, forward, way: if splits_weight { forward } else { round }, round }

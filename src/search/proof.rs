@@ -46,6 +46,18 @@ pub struct Proof {
     pub is_played: bool,
 }
 
+impl Proof {
+    /// The proof of the choices of both.
+    #[must_use]
+    pub fn and(mut self, other: Self) -> Self {
+        self.lower = self.lower.min(other.lower);
+        self.better.extend(other.better);
+        self.effort += other.effort;
+        self.is_played |= other.is_played;
+        self
+    }
+}
+
 /// What to look for.
 #[derive(Clone, Copy, Debug)]
 pub struct Aim {

@@ -76,18 +76,33 @@ impl<'a> Solving<'a> {
                     inner.solve(outer, (ways, entry.step), limit)
                 });
             }
-            let solve = |options: &Options, limit: f64| {
-                self.chosen(entry, options, |inner, outer| inner.solve(outer, (ways, entry.step), limit))
+            let cut = |inner: &InnerProblem<'_, '_>, outer: &Strategy, limit: f64| {
+                inner.solve(outer, (ways, entry.step), limit)
             };
-            let solved = solve(&self.options, limit)?;
-            let closed = solved.closed;
-            let quiet = (closed.likely > closed.bound).then(|| solve(&self.quiet, closed.likely.0)).flatten();
-            let quiet = quiet.filter(|quiet| quiet.closed.likely < closed.likely);
-            Some(match quiet {
-                Some(quiet) => Solved { lower_bound: solved.lower_bound.min(quiet.closed.bound.0), ..quiet },
-                None => solved,
-            })
+            let solve = |options: &Options, limit: f64| {
+                self.chosen(entry, options, |inner, outer| cut(inner, outer, limit))
+            };
+            let solved = solve(&self.options, limit).map(|solved| {
+                let closed = solved.closed;
+                let quiet =
+                    (closed.likely > closed.bound).then(|| solve(&self.quiet, closed.likely.0)).flatten();
+                match quiet.filter(|quiet| quiet.closed.likely < closed.likely) {
+                    Some(quiet) => {
+                        Solved { lower_bound: solved.lower_bound.min(quiet.closed.bound.0), ..quiet }
+                    }
+                    None => solved,
+                }
+            });
+            let limit = solved.as_ref().map_or(limit, |solved| solved.closed.likely.0);
+            let firsts = self.chunks_alike(entry).then(|| self.best_alike(entry, limit, &cut)).flatten();
+            likelier(solved, firsts)
         })
+    }
+
+    /// Whether ranks that choose for themselves also recompute the first blocks of each of their chunks: where these are
+    /// several, that may take less memory than as many of a rank's first blocks.
+    fn chunks_alike(&self, entry: &Entry) -> bool {
+        self.is_free && self.options.recomputes && entry.pass_choice.schedule.1 > 1
     }
 
     /// Every inner choice of `entry` that fits; none if they are too many to list.
@@ -125,6 +140,9 @@ impl<'a> Solving<'a> {
         } else {
             self.prove_alike(entry, aim)
         };
+        if self.chunks_alike(entry) {
+            proof = proof.and(self.prove_alike(entry, aim));
+        }
         proof.lower = proof.lower.max(*lower_bound);
         proof
     }
@@ -269,6 +287,14 @@ impl<'a> Solving<'a> {
     }
 }
 
+/// The likelier of both, with a bound that none of the choices of either undercuts.
+fn likelier(one: Option<Solved>, other: Option<Solved>) -> Option<Solved> {
+    let (Some(one), Some(other)) = (&one, &other) else { return one.or(other) };
+    let lower_bound = one.lower_bound.min(other.lower_bound);
+    let likelier = if other.closed.likely < one.closed.likely { other } else { one };
+    Some(Solved { lower_bound, ..likelier.clone() })
+}
+
 /// `proof` with all inner choices under the cuts of `other`, which end in `seconds` at the earliest.
 fn prove_cuts(
     inner: &InnerProblem<'_, '_>,
@@ -285,9 +311,5 @@ fn prove_cuts(
     }
     let aim = Aim { effort: aim.effort - proof.effort, ..aim };
     let own = prove(inner, &chosen.strategy, aim);
-    proof.lower = proof.lower.min(own.lower.max(lower));
-    proof.effort += own.effort;
-    proof.is_played |= own.is_played;
-    proof.better.extend(own.better);
-    proof
+    proof.and(Proof { lower: own.lower.max(lower), ..own })
 }

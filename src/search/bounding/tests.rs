@@ -297,7 +297,7 @@ fn floors_hold_for_the_best_inner_choice_where_memory_binds() {
 fn first_blocks_of_several_chunks_are_not_ruled_out() {
     let (mut dice, mut partial) = (Dice(90), 0);
     for config in [ALIKE, WIDE, LEADING_DENSE] {
-        for engine_name in ["megatron", "nemo", "colossalai"] {
+        for engine_name in ["megatron", "nemo", "colossalai", "embedded"] {
             let model = model::from_text(config, "the test", "small").unwrap();
             let cluster = cluster::load("1x8xh100-sxm").unwrap();
             let workload = Workload {
@@ -322,7 +322,8 @@ fn first_blocks_of_several_chunks_are_not_ruled_out() {
                 }
                 let state = dice.pick(states);
                 state.apply(&mut outer);
-                let other = inner(&outer, &problem, &mut dice);
+                let mut other = inner(&outer, &problem, &mut dice);
+                alike(&mut other, &problem, &mut dice);
                 if !rules::legal(&other, &problem.facts) || other.zero != outer.zero {
                     continue;
                 }
