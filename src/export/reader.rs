@@ -148,6 +148,11 @@ impl<'a> Reader<'a> {
         self.get(path).and_then(|found| found.value.as_str())
     }
 
+    /// The name of the file that the command runs whose arguments these are, where a script says it.
+    pub fn program(&self) -> Option<&'a str> {
+        self.document.script.as_ref()?.program.as_deref()
+    }
+
     /// A value that the text settles; none where it does not, which is no error as with [`Self::value`].
     pub fn known(&self, path: &str) -> Option<&'a Value> {
         self.asked.borrow_mut().insert(path.to_owned());

@@ -22,10 +22,11 @@ const MIXTRAL: &str = "--num-layers 32 --hidden-size 4096 --ffn-hidden-size 1433
     --moe-router-topk 2 --moe-grouped-gemm --moe-token-dispatcher-type alltoall";
 
 #[test]
-fn the_gpt3_script_needs_more_devices_and_one_batch() {
+fn the_gpt3_script_needs_more_devices_and_grows_its_batch() {
     let text = format!("{GPT3} --rampup-batch-size 16 16 5859375");
     assert!(refused(&arguments(&text, "1x8xh100-sxm")).contains("does not divide the 8 devices"));
-    assert!(refused(&arguments(&text, "16x8xh100-sxm")).contains("schedule"));
+    let read = meaning(&arguments(&text, "16x8xa100-sxm-80gb"));
+    assert_eq!(read.batch, 1536);
     let read = meaning(&arguments(GPT3, "16x8xa100-sxm-80gb"));
     // fp16 keeps gradients in fp16 unless told otherwise.
     assert_eq!(read.strategy, "tp=8,pp=16,dp=1,sp=off,zero=0,micro=1,accum=1536,grad=fp16");

@@ -129,6 +129,26 @@ fn a_script_inside_quotes_asks_for_what_its_run_hangs_on_alone() {
 }
 
 #[test]
+fn a_command_that_eval_runs_is_the_one_that_bash_would_run() {
+    // 50257 h + h + 4 · (4 h² + 2 h) + 3 h · 4096 + 3 · (8 · 3 h · 512 + 8 h), at h = 1024.
+    let wanted = "118605824 in 4: tp=1,pp=1,dp=8,ep=2,zero=0,micro=1,accum=8; 64 x 2048 bf16 dropout 0";
+    means("eval.sh", "1x8xh100-sxm", &[], wanted);
+    let (_, notes, _) = read("eval.sh", "1x8xh100-sxm", &[]).unwrap();
+    assert!(notes.iter().any(|note| note.contains("grow to 64")), "{notes:?}");
+    assert!(notes.iter().any(|note| note.contains("`$SITE/setup-cuda12`")), "{notes:?}");
+}
+
+#[test]
+fn another_program_is_not_read_as_megatron() {
+    asks("deepspeed.sh", &[], "arguments of Megatron-DeepSpeed are not read");
+    asks("deepspeed.sh", &["KIND=old"], "--recompute-granularity full");
+    asks("deepspeed.sh", &["KIND=t5"], "`pretrain_t5.py` does not train a GPT");
+    let (line, ..) = read("deepspeed.sh", "1x8xh100-sxm", &["KIND=plain"]).unwrap();
+    // 51200 h + 2048 h + 24 · (12 h² + 13 h) + 2 h, at h = 2048.
+    assert!(line.starts_with("1317654528 in 24: tp=1,pp=1,dp=8,"), "{line}");
+}
+
+#[test]
 fn modules_that_recompute_are_kept_no_more() {
     let (line, _, some) = read("recompute.sh", "1x8xh100-sxm", &[]).unwrap();
     assert!(line.contains("tp=2,pp=1,dp=4,zero=1,micro=2,accum=4,ckpt=selective"), "{line}");

@@ -22,6 +22,8 @@ pub struct Script {
     index: usize,
     /// The command's line; none of arguments that no command gets.
     pub line: Option<usize>,
+    /// The name of the file that the command runs.
+    pub program: Option<String>,
     /// What is to be given to know whether the command runs.
     pub when: Vec<String>,
 }
@@ -71,6 +73,7 @@ pub fn documents(
             asked: outcome.asked.clone(),
             index: documents.len(),
             line,
+            program: fields.iter().find_map(program),
             when,
         };
         documents.push(Document::of_script(syntax, text, handed, Rc::new(script)));
@@ -131,6 +134,14 @@ fn launched(fields: &[Field]) -> Vec<Field> {
     };
     let start = fields.iter().position(is_launcher).unwrap_or(0);
     fields[start..].to_vec()
+}
+
+/// The name of the file of Python that a word is, in whatever folder.
+fn program(field: &Field) -> Option<String> {
+    let shown = field.text().shown();
+    let (word, unknown) = shown.last()?;
+    let name = word.rsplit('/').next().unwrap_or_default();
+    (unknown.is_none() && name.ends_with(".py")).then(|| name.to_owned())
 }
 
 fn place(field: &Field) -> usize {

@@ -126,6 +126,7 @@ pub const HARMLESS: &[&str] = &[
     "eod-mask-loss",
     "tokenizer-type",
     "tokenizer-model",
+    "tokenizer-name-or-path",
     "vocab-file",
     "merge-file",
     "make-vocab-size-divisible-by",

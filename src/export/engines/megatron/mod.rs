@@ -8,6 +8,7 @@ mod layout;
 mod model;
 mod nemo;
 mod nemo_model;
+mod other_programs;
 mod pattern;
 mod read;
 mod recompute;

@@ -3,6 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use super::build;
+use super::other_programs;
 use super::pattern::numbers_of;
 use super::tokenizer;
 use super::write_model::LLAMA3;
@@ -13,6 +14,7 @@ use crate::export::settings::Settings;
 
 /// The model that arguments shape; none where they do not.
 pub fn read(reader: &Reader<'_>) -> Result<Option<ModelClue>, ImportError> {
+    other_programs::refused(reader)?;
     let layers = reader.size("num-layers")?;
     let hidden = reader.size("hidden-size")?;
     let heads = reader.size("num-attention-heads")?;
@@ -21,10 +23,10 @@ pub fn read(reader: &Reader<'_>) -> Result<Option<ModelClue>, ImportError> {
     let is_grouped = reader.is_on("group-query-attention")?;
     let head = reader.size("kv-channels")?;
     let longest = reader.size("max-position-embeddings")?;
-    let vocabulary = match reader.size("vocab-size")? {
-        Some(vocabulary) => Some(vocabulary),
-        None => reader.size("padded-vocab-size")?,
-    };
+    // Padded, it is what the model has.
+    let own = reader.size("vocab-size")?;
+    let padded = reader.size("padded-vocab-size")?;
+    let vocabulary = reader.size("pad-vocab-size-to")?.or(own).or(padded);
     let vocabulary = vocabulary.or(tokenizer::vocabulary(reader)?);
     let is_gated = reader.is_on("swiglu")?;
     let is_rms = reader.word("normalization")? == Some("RMSNorm");

@@ -1,7 +1,7 @@
 //! What arguments of Megatron-LM mean.
 
 use super::write::PIPELINE_BEFORE_DATA;
-use super::{agreement, layout, recompute};
+use super::{agreement, layout, other_programs, recompute};
 use crate::export::error::ImportError;
 use crate::export::meaning::{Meaning, Scene};
 use crate::export::reader::{Reader, multiples};
@@ -13,6 +13,7 @@ use crate::units::ElementType;
 
 /// What the arguments mean.
 pub fn read(reader: &Reader<'_>, scene: &Scene<'_>) -> Result<Meaning, ImportError> {
+    other_programs::refused(reader)?;
     let mut meaning = Meaning::default();
     sizes(reader, scene, &mut meaning.draft)?;
     pipeline(reader, scene, &mut meaning.draft)?;
@@ -289,10 +290,13 @@ fn workload(reader: &Reader<'_>, scene: &Scene<'_>, meaning: &mut Meaning) -> Re
         };
         return Err(reader.refused("step-batch-size-schedule", rule));
     }
-    if reader.has("rampup-batch-size") && reader.has(path) {
-        return Err(
-            reader.refused("rampup-batch-size", "a batch-size schedule does not go with --global-batch-size")
-        );
+    if reader.value("rampup-batch-size")?.is_some_and(|value| *value != false) {
+        if !reader.has(path) {
+            return Err(
+                reader.refused("rampup-batch-size", "it goes with --global-batch-size, up to which it grows")
+            );
+        }
+        meaning.notes.push(format!("Batches grow to {global} sequences; steps of that many are predicted."));
     }
     if !global.is_multiple_of(once) {
         let rule = format!("it must be a multiple of micro-batch-size {micro} times {data} data ranks");

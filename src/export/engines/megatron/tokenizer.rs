@@ -10,14 +10,22 @@ const OF_TYPE: [(&str, u64); 2] = [("GPT2BPETokenizer", 50_257), ("Llama2Tokeniz
 /// The words of the tokenizer that arguments name: its kind has so many, or its model is one whose vocabulary is known.
 /// None where a file says it that is read nowhere.
 pub fn vocabulary(reader: &Reader<'_>) -> Result<Option<u64>, ImportError> {
-    let kind = reader.name("tokenizer-type").unwrap_or_default();
+    // `pretrain_gpt.py` takes GPT-2's where none is named.
+    let kind = match reader.name("tokenizer-type") {
+        Some(kind) => kind,
+        None if reader.has("vocab-file") => OF_TYPE[0].0,
+        None => return Ok(None),
+    };
     if let Some((_, words)) = OF_TYPE.iter().find(|(name, _)| *name == kind) {
         return Ok(Some(*words));
     }
-    if kind != "HuggingFaceTokenizer" {
-        return Ok(None);
-    }
-    let model = reader.known("tokenizer-model").and_then(|model| model.as_str());
+    let named = match kind {
+        "HuggingFaceTokenizer" => "tokenizer-model",
+        // Of Megatron-DeepSpeed.
+        "PretrainedFromHF" => "tokenizer-name-or-path",
+        _ => return Ok(None),
+    };
+    let model = reader.known(named).and_then(|model| model.as_str());
     Ok(model.and_then(of_model))
 }
 

@@ -26,6 +26,10 @@ impl Machine<'_> {
         let Some((file, arguments)) = words.split_first() else { return Ok(Flow::On) };
         state.status = Truth::known(true);
         let text = file.text();
+        if let Some(name) = elsewhere(&text) {
+            self.not_read(&name, at);
+            return Ok(Flow::On);
+        }
         let name = match text.settled() {
             Ok(name) => name,
             Err(causes) => {
@@ -54,10 +58,7 @@ impl Machine<'_> {
                 Ok(if flow == Flow::Exit { Flow::Exit } else { Flow::On })
             }
             Err(_) if !is_near || is_setup(&name) => {
-                let line = self.line(at);
-                self.notes.insert(format!(
-                    "`{name}`, which {line} sources, is not read: it lies not beside the script."
-                ));
+                self.not_read(&name, at);
                 Ok(Flow::On)
             }
             Err(reason) => Err(self.error(
@@ -69,24 +70,34 @@ impl Machine<'_> {
         }
     }
 
+    fn not_read(&mut self, name: &str, at: usize) {
+        let line = self.line(at);
+        self.notes
+            .insert(format!("`{name}`, which {line} sources, is not read: it lies not beside the script."));
+    }
+
     /// `eval WORDS`.
     pub fn eval(&mut self, state: &mut State, words: &[Field], at: usize) -> Result<Flow, SyntaxError> {
-        let texts: Vec<Text> = words.iter().map(Field::text).collect();
-        let known: Result<Vec<String>, _> = texts.iter().map(Text::settled).collect();
-        match known {
-            Ok(known) => {
-                let list = self.made(&known.join(" "), at..at + 1)?;
-                self.deeper(at, |machine| machine.list(state, &list))
+        let mut all = Text::default();
+        for (index, word) in words.iter().enumerate() {
+            if index > 0 {
+                all.push(Text::known(" ", at..at + 1));
             }
-            // As good as its words.
-            Err(_) => {
-                let fields = words.to_vec();
-                state.status = Truth::known(true);
-                let when = super::value::Causes::default();
-                state.recorded.push(super::state::Recorded { fields, at, when }.into());
-                Ok(Flow::On)
-            }
+            all.push(word.text());
         }
+        if let Some((script, open)) = with_variables(&all) {
+            let list = self.made(&script, at..at + 1)?;
+            for (name, text) in open {
+                state.set(&name, Variable::Scalar(text));
+            }
+            return self.deeper(at, |machine| machine.list(state, &list));
+        }
+        // As good as its words.
+        let fields = words.to_vec();
+        state.status = Truth::known(true);
+        let when = super::value::Causes::default();
+        state.recorded.push(super::state::Recorded { fields, at, when }.into());
+        Ok(Flow::On)
     }
 
     /// A script that a shell among the words of a command is given: behind `-c`, in a here-document, or as a file beside.
@@ -170,6 +181,16 @@ impl Machine<'_> {
         let list = self.made(&script, body.span.clone())?;
         self.as_script(state, (Vec::new(), open), command.at, &list).map(Some)
     }
+}
+
+/// The name of a file in a folder that a variable of the environment names, as in `$HOME/setup`: it is no file of the
+/// script's own.
+fn elsewhere(text: &Text) -> Option<String> {
+    let (first, rest) = text.pieces.split_first()?;
+    let Piece::Unknown { causes, is_unset: true, .. } = first else { return None };
+    let variable = causes.iter().find_map(|cause| cause.name.as_deref())?;
+    let rest = Text { pieces: rest.to_vec(), ..Text::default() }.text()?;
+    rest.starts_with('/').then(|| format!("${variable}{rest}"))
 }
 
 /// The script that `text` is, with a variable in place of each piece that is not known, and those variables. None if
