@@ -282,6 +282,9 @@ fn arguments_of_the_trainer_are_read_from_commands_python_and_documents() {
         .is_refused("auto-find-batch-size", "found by trying");
     assumed("trainer/deepspeed.sh", &["per_device_train_batch_size=0"])
         .is_refused("per-device-train-batch-size", "at least 1");
+    assumed("trainer/recipe.yaml", &["beta=0.01"]).is_refused("beta", "runs more than this model");
+    assumed("trainer/recipe.yaml", &["num_generations=8"])
+        .is_refused("num_generations", "runs more than this model");
     assumed("trainer/recipe.yaml", &["fsdp=ful_shard"]).is_refused("fsdp", "no option of it");
     assumed("trainer/recipe.yaml", &["fsdp=full_shard"]).is_refused("fsdp", "leave one of them out");
 }

@@ -4,6 +4,8 @@ use crate::export::format::Key;
 
 const ADAPTERS: &str = "LoRA is not planned yet; full fine-tuning is";
 const QUANTISED: &str = "a quantised model under adapters is not planned yet; full fine-tuning is";
+const PREFERENCES: &str =
+    "training on preferences or rewards runs more than this model, which is not planned";
 const OTHER_STATE: &str = "state other than two moments of each parameter is not modelled";
 
 /// All that is known.
@@ -40,6 +42,25 @@ pub const ARGUMENTS: &[Key] = &[
     Key::refused("load_in_4bit", QUANTISED),
     Key::refused("load_in_8bit", QUANTISED),
     Key::refused("q_lora", QUANTISED),
+    Key::refused("beta", PREFERENCES),
+    Key::refused("max_prompt_length", PREFERENCES),
+    Key::refused("max_completion_length", PREFERENCES),
+    Key::refused("num_generations", PREFERENCES),
+    Key::refused("reward_funcs", PREFERENCES),
+    Key::refused("reward_model_path", PREFERENCES),
+    Key::refused("reward_model_name_or_path", PREFERENCES),
+    Key::refused("ref_model*", PREFERENCES),
+    Key::refused("precompute_ref_log_probs", PREFERENCES),
+    Key::refused("sync_ref_model", PREFERENCES),
+    Key::refused("rpo_alpha", PREFERENCES),
+    Key::refused("simpo_gamma", PREFERENCES),
+    Key::refused("cpo_alpha", PREFERENCES),
+    Key::refused("desirable_weight", PREFERENCES),
+    Key::refused("undesirable_weight", PREFERENCES),
+    Key::refused("num_ppo_epochs", PREFERENCES),
+    Key::refused("response_length", PREFERENCES),
+    Key::refused("rloo_k", PREFERENCES),
+    Key::refused("center_rewards_coefficient", PREFERENCES),
     Key::refused("adafactor", OTHER_STATE),
     Key::refused("optim_target_modules", OTHER_STATE),
     Key::refused("freeze_backbone", "a frozen part is said by --freeze; leave this out"),
