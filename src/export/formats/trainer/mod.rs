@@ -41,6 +41,16 @@ const MARKS: [&str; 16] = [
     "max_steps",
 ];
 
+/// Of these, what other programs that train have too, such as GPT-NeoX.
+const SHARED: [&str; 6] = [
+    "gradient_accumulation_steps",
+    "learning_rate",
+    "gradient_checkpointing",
+    "deepspeed",
+    "logging_steps",
+    "max_steps",
+];
+
 impl Format for Trainer {
     fn name(&self) -> &'static str {
         "trainer"
@@ -68,7 +78,8 @@ impl Format for Trainer {
 
     fn recognises(&self, document: &Document) -> usize {
         let Some(plain) = plain::plain(document) else { return 0 };
-        MARKS.iter().filter(|mark| plain.says(mark)).count()
+        let said = || MARKS.iter().filter(|mark| plain.says(mark));
+        if said().all(|mark| SHARED.contains(mark)) { 0 } else { said().count() }
     }
 
     fn is_strict(&self) -> bool {
