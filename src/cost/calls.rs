@@ -5,7 +5,7 @@ use crate::program::{Action, Pass};
 
 /// What one pass of a chunk takes at the least, in seconds.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct PassTimes {
+pub struct PassBound {
     pub seconds: f64,
     /// How much longer it takes if nothing of what it needs moves before the call before is done.
     pub lead: f64,
@@ -18,12 +18,12 @@ pub struct PassTimes {
 /// What one chunk's passes take at the least, in seconds.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct CallTimes {
-    pub forward: PassTimes,
-    pub backward: PassTimes,
+    pub forward: PassBound,
+    pub backward: PassBound,
     pub weight: f64,
     /// The pass that writes weight gradients if it reduces them: longer by what its host issues for that, and by the
     /// reductions if these are in the queue of its kernels.
-    pub reducing: PassTimes,
+    pub reducing: PassBound,
     /// Sending on its output, and back its input's gradient.
     pub send_forward: f64,
     pub send_backward: f64,
@@ -49,7 +49,7 @@ impl CallTimes {
 
     /// How much longer the pass that writes weight gradients takes if it reduces them, in seconds.
     pub fn reducing_adds(&self, splits_weight: bool) -> f64 {
-        let PassTimes { seconds, lead, .. } = self.reducing;
+        let PassBound { seconds, lead, .. } = self.reducing;
         let alone = if splits_weight { self.weight } else { self.backward.seconds + self.backward.lead };
         seconds + lead - alone
     }

@@ -1,7 +1,7 @@
 //! What the passes of a chunk take at the least: as their streams let them end, and as their host issues them.
 
 use crate::cost::bound::Bound;
-use crate::cost::calls::{CallTimes, PassTimes, Reducing, Reductions};
+use crate::cost::calls::{CallTimes, PassBound, Reducing, Reductions};
 use crate::cost::digest::{Issued, PassDigest};
 use crate::cost::flow::{self, FlowEnd, FlowRules, UnitFlow};
 use crate::cost::unit_cost::{Moves, UnitCost};
@@ -49,10 +49,10 @@ impl Paced {
         if chain > 0.0 { host * (1.0 - part / chain) } else { 0.0 }
     }
 
-    fn times(&self) -> PassTimes {
+    fn times(&self) -> PassBound {
         let seconds = self.seconds();
         let written = (self.flow.computed - self.after).max(self.without(self.after + self.reduced_after));
-        PassTimes {
+        PassBound {
             seconds,
             lead: (self.flow.lead - self.late()).max(0.0),
             slack: seconds - written,

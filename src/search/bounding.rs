@@ -12,7 +12,7 @@ use crate::search::choices::{Hosted, NOTHING, is_offered, splits};
 use crate::search::class_costs::{ClassCostCache, ModelCosts};
 use crate::search::large_batch_bound::{self, LargeBatchBound};
 use crate::search::links::Links;
-use crate::search::load::Load;
+use crate::search::load::{Hops, Load};
 use crate::search::mesh_orders;
 use crate::search::pipeline_bound::{More, Pipeline};
 use crate::search::problem::Problem;
@@ -356,8 +356,11 @@ impl<'a> Bounding<'a> {
     fn shaped_at(&self, strategy: &Strategy, pricing: &DevicePricing<'_>, links: Links) -> Shaped {
         let costs = self.class_costs.costs(strategy, pricing, links);
         let engine = self.space.problem.engine;
-        let kinds = (strategy.schedule.splits_weight(), engine.timing.overlaps(Overlap::Sends));
-        let load = Load::new(self.class_costs.units(), &costs, kinds);
+        let hops = Hops {
+            splits_weight: strategy.schedule.splits_weight(),
+            sends_beside: engine.timing.overlaps(Overlap::Sends),
+        };
+        let load = Load::new(self.class_costs.units(), &costs, hops);
         // Between neighbours, whatever the order.
         let send = if strategy.pipeline > 1 && load.is_plain {
             self.anywhere(strategy).send(Bytes(load.entering), 0, 1).seconds.0

@@ -97,6 +97,16 @@ pub struct Piece {
     pub round: PassTime,
 }
 
+/// How a gradient comes from rank to rank.
+#[derive(Clone, Copy, Debug)]
+pub struct Hops {
+    /// Weight gradients have passes of their own, which do not hold it up.
+    pub splits_weight: bool,
+    /// Messages go beside the kernels. A host may then be late while a backward waits for its gradient, or after it has
+    /// sent one on: the way of a backward is its chain alone.
+    pub sends_beside: bool,
+}
+
 /// The units of a model as a pipeline sees them.
 #[derive(Clone, Debug, Default)]
 pub struct Load {
@@ -164,14 +174,8 @@ pub struct Passing {
 }
 
 impl Load {
-    /// The load of `units` that cost `costs`; weight gradients in passes of their own do not stand in a gradient's way.
-    /// Where messages go beside the kernels, a late host may be late while a backward waits for its gradient, or after it
-    /// has sent one on: its way counts as its chain alone.
-    pub fn new(
-        units: &[UnitLayers],
-        costs: &ModelCosts,
-        (splits_weight, sends_beside): (bool, bool),
-    ) -> Self {
+    /// The load of `units` that cost `costs`, as `hops` pass gradients on.
+    pub fn new(units: &[UnitLayers], costs: &ModelCosts, hops: Hops) -> Self {
         let pace = Pace::new(units, costs);
         let links = [f64::INFINITY; LEVELS];
         let mut load = Self { is_plain: true, links, late: pace.late(), ..Self::default() };
@@ -183,8 +187,7 @@ impl Load {
             let class = &costs.classes[unit.class];
             if by_class[unit.class].0.work.chain == 0.0 {
                 let hosts = [pace.hosts(unit.class), pace.longer(unit.class)];
-                let kinds = (unit.has_backward, splits_weight, sends_beside);
-                let piece = piece(class, kinds, hosts);
+                let piece = piece(class, unit.has_backward, hops, hosts);
                 by_class[unit.class] = (piece, shared(class, unit.has_backward));
                 load.links = class
                     .digests
@@ -246,11 +249,11 @@ impl Load {
         load.least_way = if least_way.chain.is_finite() { least_way } else { PassTime::default() };
         load.links = load.links.map(|share| if share.is_finite() { share } else { 0.0 });
         let [there, mut back] = [pace.slack(0, &slacks[0]), pace.slack(1, &slacks[1])];
-        if sends_beside {
+        if hops.sends_beside {
             back = PassTime::of(back.chain);
         }
         load.round_slack = there + back;
-        load.slack = if splits_weight { there } else { load.round_slack };
+        load.slack = if hops.splits_weight { there } else { load.round_slack };
         if !load.is_plain {
             for piece in [&mut load.block, &mut load.front, &mut load.back] {
                 piece.way = PassTime::default();
@@ -316,11 +319,7 @@ impl Piece {
 
 /// What a unit of `class` takes, of which a forward, a backward and a weight pass take `hosts` of hosts, and of the
 /// longer ones.
-fn piece(
-    class: &ClassCosts,
-    (has_backward, splits_weight, sends_beside): (bool, bool, bool),
-    hosts: [[f64; 3]; 2],
-) -> Piece {
+fn piece(class: &ClassCosts, has_backward: bool, hops: Hops, hosts: [[f64; 3]; 2]) -> Piece {
     let digests = || class.digests.iter();
     // Of its backward, what waits for the gradient that comes: in seconds, and as a share.
     let waits = |digest: &UnitDigest| {
@@ -342,10 +341,10 @@ fn piece(
     let round = least(&|digest| digest.forward.chain.0 + waits(digest).0);
     let gradient = least(&|digest| waits(digest).0);
     let round = time(round, &|[forward, backward, _]| {
-        forward + if sends_beside { gradient } else { share * backward }
+        forward + if hops.sends_beside { gradient } else { share * backward }
     });
     let work = time(least(&work), &|passes| passes.iter().sum());
-    Piece { work, forward, way: if splits_weight { forward } else { round }, round }
+    Piece { work, forward, way: if hops.splits_weight { forward } else { round }, round }
 }
 
 /// Seconds of kernels that fill the multiprocessors, and of waiting for collectives of the layers, at the least.

@@ -71,14 +71,12 @@ impl<'a> Solving<'a> {
     /// the passes, where that is likelier; none if nothing that fits is.
     pub fn solve(&self, entry: &Entry, limit: f64) -> Option<Solved> {
         self.with_ways(entry, |ways| {
-            if !self.is_free {
-                return self.best_alike(entry, limit, &|inner, outer, limit| {
-                    inner.solve(outer, (ways, entry.step), limit)
-                });
-            }
             let cut = |inner: &InnerProblem<'_, '_>, outer: &Strategy, limit: f64| {
                 inner.solve(outer, (ways, entry.step), limit)
             };
+            if !self.is_free {
+                return self.best_alike(entry, limit, &cut);
+            }
             let solve = |options: &Options, limit: f64| {
                 self.chosen(entry, options, |inner, outer| cut(inner, outer, limit))
             };

@@ -139,6 +139,13 @@ fn a_command_that_eval_runs_is_the_one_that_bash_would_run() {
 }
 
 #[test]
+fn what_eval_leaves_open_within_eval_is_told_apart() {
+    asks("nested.sh", &[], "--env MICRO=VALUE");
+    let (line, ..) = read("nested.sh", "1x8xh100-sxm", &["MICRO=4"]).unwrap();
+    assert!(line.contains("micro=4,accum=2"), "{line}");
+}
+
+#[test]
 fn another_program_is_not_read_as_megatron() {
     asks("deepspeed.sh", &[], "arguments of Megatron-DeepSpeed are not read");
     asks("deepspeed.sh", &["KIND=old"], "--recompute-granularity full");

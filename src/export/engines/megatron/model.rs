@@ -23,7 +23,7 @@ pub fn read(reader: &Reader<'_>) -> Result<Option<ModelClue>, ImportError> {
     let is_grouped = reader.is_on("group-query-attention")?;
     let head = reader.size("kv-channels")?;
     let longest = reader.size("max-position-embeddings")?;
-    // Padded, it is what the model has.
+    // A padded vocabulary is the one that the model has.
     let own = reader.size("vocab-size")?;
     let padded = reader.size("padded-vocab-size")?;
     let vocabulary = reader.size("pad-vocab-size-to")?.or(own).or(padded);

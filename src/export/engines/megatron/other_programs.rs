@@ -1,5 +1,5 @@
-//! Arguments that look like Megatron-LM's of today and are another program's: these are refused, because the run would be
-//! another one.
+//! Arguments that look like Megatron-LM's of today and belong to another program or another kind of model. They are
+//! refused, because the prediction would be for another run.
 
 use crate::export::error::ImportError;
 use crate::export::reader::Reader;
@@ -29,7 +29,6 @@ const OF_DEEPSPEED: &str = "arguments of Megatron-DeepSpeed are not read: give i
 const OTHERS: &[(&str, &str)] = &[
     ("deepspeed", OF_DEEPSPEED),
     ("deepspeed-config", OF_DEEPSPEED),
-    ("deepspeed_config", OF_DEEPSPEED),
     ("zero-stage", OF_DEEPSPEED),
     ("no-pipeline-parallel", OF_DEEPSPEED),
     ("deepspeed-activation-checkpointing", OF_DEEPSPEED),
@@ -43,6 +42,29 @@ const OTHERS: &[(&str, &str)] = &[
     ("checkpoint-num-layers", "it is --recompute-num-layers since Megatron-LM 3.0"),
     ("activations-checkpoint-method", "it is --recompute-method since Megatron-LM 3.0"),
     ("activations-checkpoint-num-layers", "it is --recompute-num-layers since Megatron-LM 3.0"),
+];
+
+/// Arguments of models that are not described by the others alone.
+const OTHER_MODELS: [(&str, &str); 13] = [
+    ("hybrid-layer-pattern", "layers that are no attention and no MLP are not modelled"),
+    ("hybrid-override-pattern", "layers that are no attention and no MLP are not modelled"),
+    ("hybrid-attention-ratio", "layers that are no attention and no MLP are not modelled"),
+    ("is-hybrid-model", "layers that are no attention and no MLP are not modelled"),
+    ("experimental-attention-variant", "this kind of attention is not modelled"),
+    ("attention-output-gate", "attention with a gate is not modelled"),
+    ("heterogeneous-layers-config-path", "layers of different sizes are not modelled"),
+    ("heterogeneous-layers-config-encoded-json", "layers of different sizes are not modelled"),
+    ("moe-latent-size", "experts on a narrower stream are not modelled"),
+    ("enable-mhc-connections", "several residual streams are not modelled"),
+    (
+        "encoder-num-layers",
+        "models of an encoder and a decoder are not modelled; --num-layers is of a decoder",
+    ),
+    (
+        "use-checkpoint-args",
+        "the model is then that of a checkpoint: write its sizes, or give MODEL without it",
+    ),
+    ("yaml-cfg", "arguments are then of another file: give that"),
 ];
 
 /// That the arguments are of a GPT's training by a Megatron-LM of today.
@@ -63,4 +85,14 @@ pub fn refused(reader: &Reader<'_>) -> Result<(), ImportError> {
         }
         None => Ok(()),
     }
+}
+
+/// That no argument asks for a model that is not modelled.
+pub fn other_models(reader: &Reader<'_>) -> Result<(), ImportError> {
+    for (name, rule) in OTHER_MODELS {
+        if reader.value(name)?.is_some_and(|value| *value != false) {
+            return Err(reader.refused(name, rule));
+        }
+    }
+    Ok(())
 }

@@ -37,29 +37,6 @@ pub fn read(reader: &Reader<'_>, scene: &Scene<'_>) -> Result<Meaning, ImportErr
     Ok(meaning)
 }
 
-/// Arguments of models that are not described by the others alone.
-const OTHER_MODELS: [(&str, &str); 13] = [
-    ("hybrid-layer-pattern", "layers that are no attention and no MLP are not modelled"),
-    ("hybrid-override-pattern", "layers that are no attention and no MLP are not modelled"),
-    ("hybrid-attention-ratio", "layers that are no attention and no MLP are not modelled"),
-    ("is-hybrid-model", "layers that are no attention and no MLP are not modelled"),
-    ("experimental-attention-variant", "this kind of attention is not modelled"),
-    ("attention-output-gate", "attention with a gate is not modelled"),
-    ("heterogeneous-layers-config-path", "layers of different sizes are not modelled"),
-    ("heterogeneous-layers-config-encoded-json", "layers of different sizes are not modelled"),
-    ("moe-latent-size", "experts on a narrower stream are not modelled"),
-    ("enable-mhc-connections", "several residual streams are not modelled"),
-    (
-        "encoder-num-layers",
-        "models of an encoder and a decoder are not modelled; --num-layers is of a decoder",
-    ),
-    (
-        "use-checkpoint-args",
-        "the model is then that of a checkpoint: write its sizes, or give MODEL without it",
-    ),
-    ("yaml-cfg", "arguments are then of another file: give that"),
-];
-
 /// Checks that Megatron-LM makes at its start, beside the strategy's own rules.
 fn refused(reader: &Reader<'_>, draft: &Draft) -> Result<(), ImportError> {
     let has_split = draft.sequence_parallel == Some(true);
@@ -90,11 +67,7 @@ fn refused(reader: &Reader<'_>, draft: &Draft) -> Result<(), ImportError> {
                     (core/transformer/transformer_config.py:2662)";
         return Err(reader.refused("moe-router-topk", rule).or(vec!["2".to_owned()]));
     }
-    for (name, rule) in OTHER_MODELS {
-        if reader.value(name)?.is_some_and(|value| *value != false) {
-            return Err(reader.refused(name, rule));
-        }
-    }
+    other_programs::other_models(reader)?;
     let groups = reader.known_number("moe-router-num-groups");
     if reader.known("moe-router-group-topk").is_some() && groups.is_none() {
         let rule =

@@ -13,7 +13,7 @@ pub fn vocabulary(reader: &Reader<'_>) -> Result<Option<u64>, ImportError> {
     // `pretrain_gpt.py` takes GPT-2's where none is named.
     let kind = match reader.name("tokenizer-type") {
         Some(kind) => kind,
-        None if reader.has("vocab-file") => OF_TYPE[0].0,
+        None if reader.has("vocab-file") => "GPT2BPETokenizer",
         None => return Ok(None),
     };
     if let Some((_, words)) = OF_TYPE.iter().find(|(name, _)| *name == kind) {

@@ -22,26 +22,20 @@ use crate::export::syntax::{Document, Syntax};
 pub struct Trainer;
 
 /// Arguments that only files for the Trainer have.
-const MARKS: [&str; 16] = [
+const MARKS: [&str; 10] = [
     "per_device_train_batch_size",
-    "gradient_accumulation_steps",
     "num_train_epochs",
-    "learning_rate",
     "output_dir",
     "model_name_or_path",
-    "gradient_checkpointing",
     "warmup_ratio",
     "lr_scheduler_type",
     "save_strategy",
     "save_total_limit",
-    "logging_steps",
     "per_device_eval_batch_size",
-    "deepspeed",
     "fsdp_config",
-    "max_steps",
 ];
 
-/// Of these, what other programs that train have too, such as GPT-NeoX.
+/// Arguments that it shares with other programs, such as GPT-NeoX: they say nothing by themselves.
 const SHARED: [&str; 6] = [
     "gradient_accumulation_steps",
     "learning_rate",
@@ -78,8 +72,11 @@ impl Format for Trainer {
 
     fn recognises(&self, document: &Document) -> usize {
         let Some(plain) = plain::plain(document) else { return 0 };
-        let said = || MARKS.iter().filter(|mark| plain.says(mark));
-        if said().all(|mark| SHARED.contains(mark)) { 0 } else { said().count() }
+        let said = |marks: &[&str]| marks.iter().filter(|mark| plain.says(mark)).count();
+        match said(&MARKS) {
+            0 => 0,
+            own => own + said(&SHARED),
+        }
     }
 
     fn is_strict(&self) -> bool {

@@ -30,6 +30,8 @@ pub struct Machine<'a> {
     steps: usize,
     bytes: usize,
     depth: usize,
+    /// Variables that were made to stand for what is not known.
+    opened: usize,
     /// States that left a function or a loop where others went on.
     pub waiting: Vec<Waiting>,
     /// What a reader should know: one sentence each.
@@ -52,6 +54,7 @@ impl<'a> Machine<'a> {
             steps: 0,
             bytes: 0,
             depth: 0,
+            opened: 0,
             waiting: Vec::new(),
             notes: BTreeSet::new(),
             asked: BTreeSet::new(),
@@ -177,6 +180,12 @@ impl<'a> Machine<'a> {
     /// run, unless the script takes it from the environment.
     pub fn is_own(&self, name: &str) -> bool {
         self.own.contains(name) && self.setting.as_deref() != Some(name)
+    }
+
+    /// The name of a variable that no script has, and none had before.
+    pub fn open_name(&mut self) -> String {
+        self.opened += 1;
+        format!("_open_{}", self.opened)
     }
 
     /// The variable `name`, where somebody says it.

@@ -17,6 +17,9 @@ const SETUPS: &[&str] =
 /// Shells that take a script.
 const SHELLS: &[&str] = &["bash", "sh", "zsh", "dash"];
 
+/// A script, and variables in it that stand for what is not known.
+type Opened = (String, Vec<(String, Text)>);
+
 /// Programs that run a file as a script elsewhere.
 const SUBMITTERS: &[&str] = &["sbatch", "ssh"];
 
@@ -85,7 +88,7 @@ impl Machine<'_> {
             }
             all.push(word.text());
         }
-        if let Some((script, open)) = with_variables(&all) {
+        if let Some((script, open)) = self.with_variables(&all) {
             let list = self.made(&script, at..at + 1)?;
             for (name, text) in open {
                 state.set(&name, Variable::Scalar(text));
@@ -126,7 +129,7 @@ impl Machine<'_> {
             .position(|word| word.starts_with('-') && !word.starts_with("--") && word.ends_with('c'));
         if let Some(flag) = flag {
             let Some(field) = fields.get(rest + flag + 1) else { return Ok(None) };
-            let Some((script, open)) = with_variables(&field.text()) else { return Ok(None) };
+            let Some((script, open)) = self.with_variables(&field.text()) else { return Ok(None) };
             let span = match field {
                 Field::One { span, .. } => span.clone(),
                 Field::Either { .. } => at..at + 1,
@@ -177,9 +180,44 @@ impl Machine<'_> {
         });
         let Some(body) = body else { return Ok(None) };
         let text = self.text(state, body)?;
-        let Some((script, open)) = with_variables(&text) else { return Ok(None) };
+        let Some((script, open)) = self.with_variables(&text) else { return Ok(None) };
         let list = self.made(&script, body.span.clone())?;
         self.as_script(state, (Vec::new(), open), command.at, &list).map(Some)
+    }
+
+    /// The script that `text` is, with a variable in place of each piece that is not known, and those variables. None if
+    /// nothing of it is known.
+    fn with_variables(&mut self, text: &Text) -> Option<Opened> {
+        let (mut script, mut open) = (String::new(), Vec::new());
+        let (mut quote, mut is_escaped) = (None, false);
+        for piece in &text.pieces {
+            match piece {
+                Piece::Known { text, .. } => {
+                    for letter in text.chars() {
+                        match letter {
+                            _ if is_escaped => is_escaped = false,
+                            '\\' => is_escaped = quote != Some('\''),
+                            '\'' | '"' if quote.is_none() => quote = Some(letter),
+                            _ if quote == Some(letter) => quote = None,
+                            _ => {}
+                        }
+                    }
+                    script.push_str(text);
+                }
+                _ => {
+                    let name = self.open_name();
+                    // Single quotes would hold back what the outer shell has put in already.
+                    let is_held = quote == Some('\'');
+                    script += &if is_held { format!("'\"${{{name}}}\"'") } else { format!("${{{name}}}") };
+                    open.push((name, Text::of(piece.clone()).presuming(&text.presumed)));
+                }
+            }
+        }
+        let is_known = text.pieces.iter().any(|piece| match piece {
+            Piece::Known { text, .. } => !text.trim().is_empty(),
+            _ => false,
+        });
+        is_known.then_some((script, open))
     }
 }
 
@@ -191,39 +229,4 @@ fn elsewhere(text: &Text) -> Option<String> {
     let variable = causes.iter().find_map(|cause| cause.name.as_deref())?;
     let rest = Text { pieces: rest.to_vec(), ..Text::default() }.text()?;
     rest.starts_with('/').then(|| format!("${variable}{rest}"))
-}
-
-/// The script that `text` is, with a variable in place of each piece that is not known, and those variables. None if
-/// nothing of it is known.
-fn with_variables(text: &Text) -> Option<(String, Vec<(String, Text)>)> {
-    let (mut script, mut open) = (String::new(), Vec::new());
-    let (mut quote, mut is_escaped) = (None, false);
-    for piece in &text.pieces {
-        match piece {
-            Piece::Known { text, .. } => {
-                for letter in text.chars() {
-                    match letter {
-                        _ if is_escaped => is_escaped = false,
-                        '\\' => is_escaped = quote != Some('\''),
-                        '\'' | '"' if quote.is_none() => quote = Some(letter),
-                        _ if quote == Some(letter) => quote = None,
-                        _ => {}
-                    }
-                }
-                script.push_str(text);
-            }
-            _ => {
-                let name = format!("_open_{}", open.len());
-                // Single quotes would hold back what the outer shell has put in already.
-                let is_held = quote == Some('\'');
-                script += &if is_held { format!("'\"${{{name}}}\"'") } else { format!("${{{name}}}") };
-                open.push((name, Text::of(piece.clone()).presuming(&text.presumed)));
-            }
-        }
-    }
-    let is_known = text.pieces.iter().any(|piece| match piece {
-        Piece::Known { text, .. } => !text.trim().is_empty(),
-        _ => false,
-    });
-    is_known.then_some((script, open))
 }
