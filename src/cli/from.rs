@@ -28,7 +28,7 @@ pub struct Asked {
     pub text: String,
     /// The file, where it came from one.
     pub imported: Option<Imported>,
-    /// What runs the file.
+    /// The program that runs the file.
     pub runner: Option<Runner>,
     /// The global batch that was typed.
     pub batch: Option<u64>,
@@ -70,7 +70,7 @@ enum Source {
 }
 
 impl Question {
-    /// What was typed: a strategy text, or a file with what it leaves open.
+    /// The strategy that was typed: a text, or a file with what it leaves open.
     pub fn new(workload: WorkloadArgs, asked: AskedArgs) -> Result<Self, CliError> {
         let AskedArgs { strategy, from, assume, env } = asked;
         let typed = workload.typed()?;

@@ -107,7 +107,7 @@ pub(super) fn say_interrupted(plan: &mut Plan, request: &Request) {
     plan.warnings.insert(0, said);
 }
 
-/// The fastest plan, beside `winner`, which stands in for it.
+/// The fastest plan, beside `winner`, which is the answer in its place.
 fn fastest_record(problem: &Problem<'_>, winner: &Candidate, fastest: &Candidate) -> FastestRecord {
     let prediction = prediction(problem, fastest);
     let unvalidated = evidence(problem, &fastest.strategy, &prediction).unvalidated;

@@ -70,7 +70,7 @@ pub struct Progress {
 /// The best strategies and what became of all others.
 #[derive(Clone, Debug)]
 pub struct Outcome {
-    /// The best, or what stands in for it within the tolerance.
+    /// The best, or the answer in its place within the tolerance.
     pub winner: Candidate,
     /// The best by the objective's own measure, where the winner is another.
     pub fastest: Option<Candidate>,
