@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use sha2::{Digest, Sha256};
 
 use super::error::{CliError, Kind};
-use super::execute::ExecuteArgs;
+use super::execute_args::ExecuteArgs;
 use super::execute_plan::{Changes, Planned};
 use super::{execute, interrupt, output, parent, progress};
 use crate::execute::error::ExecuteError;

@@ -11,6 +11,7 @@ mod devices;
 mod document;
 mod error;
 mod execute;
+mod execute_args;
 mod execute_error;
 mod execute_launch;
 mod execute_plan;
@@ -93,7 +94,7 @@ enum Command {
     Explain(explain::ExplainArgs),
     /// Train under a plan on this machine's cores or GPU, and measure what was predicted
     #[command(after_help = execute::EXAMPLES)]
-    Execute(execute::ExecuteArgs),
+    Execute(execute_args::ExecuteArgs),
     /// Measure this machine and write its cost model
     #[command(after_help = calibrate::EXAMPLES)]
     Calibrate(calibrate::CalibrateArgs),

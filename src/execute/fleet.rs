@@ -170,6 +170,11 @@ impl Fleet {
         }
     }
 
+    /// The step of each stage that a rank of this process is at, laid out.
+    pub fn stages_here(&self) -> Cow<'_, [Arc<Placement>]> {
+        Cow::Borrowed(&self.stages)
+    }
+
     /// The place on the device of rank number `rank`.
     pub(super) fn on_device(&self, rank: usize) -> usize {
         rank - self.ranks.first().map_or(0, |first| first.index)

@@ -186,19 +186,23 @@ fn perform(run: Run, request: &Request, observer: &mut dyn Observer) -> Result<O
     if let Some(world) = &request.world {
         world.control().follow(None, 0.0);
     }
-    // A job that failed has no more to gather.
-    let trained = if request.world.is_some() { Ok(trained?) } else { trained };
     let was_broken_off = steps.broken_off && done < request.steps;
     let read = (first as i64 + skipped) as u64 + done;
     let data_position = read * fleet.run.workload.global_batch;
     let progress = Progress { step: first + done, data_position };
-    let (measured, spans) = measured(&fleet, steps.held, steps.samples.spans())?;
+    // The processes of a job that failed have no more to gather: rank 0 says what it knows itself.
+    let is_failed_job = request.world.is_some() && trained.is_err();
+    let (measured, spans) = match is_failed_job {
+        true => (measured_here(&fleet, steps.held), None),
+        false => measured(&fleet, steps.held, steps.samples.spans())?,
+    };
     if request.world.as_ref().is_some_and(|world| !world.is_first()) {
+        trained?;
         end(&fleet, request, progress)?;
         return Ok(Outcome { trace: None, was_broken_off });
     }
     let spans = spans.as_deref();
-    let stages = fleet.stages();
+    let stages = if is_failed_job { fleet.stages_here() } else { fleet.stages() };
     let placements: Vec<&Placement> = stages.iter().map(AsRef::as_ref).collect();
     let mut trace =
         trace(request.plan.clone(), (&fleet.run, &placements), &measured, (&steps.samples, spans));
@@ -225,7 +229,8 @@ fn perform(run: Run, request: &Request, observer: &mut dyn Observer) -> Result<O
     let ended = trained.map_err(|error| (error, true));
     let ended = ended.and_then(|()| end(&fleet, request, progress).map_err(|error| (error, false)));
     if let Err((error, in_training)) = ended {
-        let error = if in_training { explained(fleet, error, &batches, skipped) } else { error };
+        let can_repeat = in_training && !is_failed_job;
+        let error = if can_repeat { explained(fleet, error, &batches, skipped) } else { error };
         trace.failure = Some(error.to_string());
         return Err(Failure { error, trace: Some(Box::new(trace)) });
     }

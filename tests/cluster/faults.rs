@@ -6,6 +6,8 @@ use std::process::Output;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use serde_json::Value;
+
 use crate::dice::Dice;
 use crate::job::{LLAMA, Running, document, is_there, launcher, plan, said, signal, together};
 
@@ -51,7 +53,7 @@ fn a_killed_rank_ends_all() {
     let mut dice = Dice::new(5);
     for turn in 0..kills() {
         let victim = turn % 4;
-        let job = endless(folder.path(), 4, &["--save", "never", "--trace", "never.json"]);
+        let job = endless(folder.path(), 4, &["--save", "never", "--trace", "left.json"]);
         let ranks = job.ranks(4);
         thread::sleep(Duration::from_millis(dice.next() % 2500));
         let since = Instant::now();
@@ -67,20 +69,40 @@ fn a_killed_rank_ends_all() {
             says_once(&output, &[&format!("rank {victim} on host"), "is gone"], &case);
         }
         all_gone(&ranks, &case);
-        assert!(!folder.path().join("never").exists() && !folder.path().join("never.json").exists());
+        assert!(!folder.path().join("never").exists(), "{case}");
+        // Of the steps that were made before, if any were.
+        if let Some(trace) = left_trace(&folder.path().join("left.json")) {
+            assert!(trace["failure"].is_string(), "{case}");
+        }
     }
+}
+
+/// The trace at `path`, which is whole or not there, taken away.
+fn left_trace(path: &Path) -> Option<Value> {
+    let text = fs::read_to_string(path).ok()?;
+    fs::remove_file(path).unwrap();
+    Some(serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text}")))
 }
 
 #[test]
 fn a_rank_killed_in_a_step_is_named_with_what_it_did() {
     let folder = tempfile::tempdir().unwrap();
     plan(folder.path(), LLAMA, 2, "pp=2,micro=1");
-    let job = endless(folder.path(), 2, &[]);
+    let job = endless(folder.path(), 2, &["--trace", "left.json"]);
     let ranks = job.ranks(2);
     thread::sleep(Duration::from_secs(6));
     signal(ranks[1], libc::SIGKILL);
     let (output, _) = job.end(Instant::now(), SOON);
     says_once(&output, &["rank 1 on host", "is gone", "it was last seen at step"], "killed in a step");
+    // What rank 0 knows is kept: the losses, and what it held itself.
+    let trace = left_trace(&folder.path().join("left.json")).unwrap();
+    let steps = trace["losses"].as_array().unwrap().len();
+    assert!(steps > 0, "{trace}");
+    let said_so = format!("the trace of {steps} step");
+    assert!(said(&output).contains(&said_so), "{}", said(&output));
+    assert!(trace["failure"].as_str().unwrap().contains("rank 1"), "{}", trace["failure"]);
+    let memory = trace["memory"].as_array().unwrap();
+    assert!(!memory.is_empty() && memory.iter().all(|row| row["rank"] == 0), "{memory:?}");
     // That of the killed rank, or that of the others.
     assert!(matches!(output.status.code(), Some(137 | 9 | 6)), "{:?} {}", output.status, said(&output));
 }
