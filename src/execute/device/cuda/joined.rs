@@ -10,7 +10,7 @@ use super::nccl::network::NcclCarrier;
 use super::{Cuda, driver};
 use crate::execute::call::View;
 use crate::execute::comm::{Alarm, Carrier};
-use crate::execute::device::{Device, FreeMemory, Need, Queue, Queues, Submission};
+use crate::execute::device::{Device, FreeMemory, Need, Queue, Queues, Submission, WholeStep};
 use crate::execute::error::ExecuteError;
 use crate::execute::limits;
 use crate::execute::storage::Types;
@@ -146,6 +146,10 @@ impl Queues for JoinedQueues<'_> {
         groups: &[(Group, &[usize])],
     ) -> Result<Box<dyn Queue + 'q>, ExecuteError> {
         self.gpus[rank].queue(0, stream, groups)
+    }
+
+    fn whole_step(&self, rank: usize) -> Option<&dyn WholeStep> {
+        self.gpus[rank].whole_step(0)
     }
 
     fn restart(&self) {

@@ -1,6 +1,8 @@
-//! Work that a stream is given as a whole: a CUDA graph, which costs the host one launch.
+//! Work that is given as a whole: a CUDA graph, which costs the host one launch.
 
 #![expect(unsafe_code, reason = "the driver is a C library")]
+
+pub mod step;
 
 use cudarc::driver::sys::{self, CUstreamCaptureMode};
 
@@ -14,7 +16,7 @@ pub struct Graph(sys::CUgraphExec);
 // SAFETY: only a number to the driver.
 unsafe impl Send for Graph {}
 
-/// What a stream was given while it was captured, given back when it is dropped.
+/// What streams were given while they were captured, given back when it is dropped.
 struct Captured(sys::CUgraph);
 
 impl Drop for Captured {
@@ -26,29 +28,49 @@ impl Drop for Captured {
     }
 }
 
+/// From here on, what `stream` is given is not done, but kept for a graph.
+fn begin(stream: &Stream) -> Result<(), CudaError> {
+    let mode = CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
+    // SAFETY: a stream that lives.
+    unsafe { sys::cuStreamBeginCapture_v2(stream.handle, mode) }.result().doing("the begin of a graph")
+}
+
+/// Ends what [`begin`] began, as must be done in any case.
+fn end(stream: &Stream) -> Result<Captured, CudaError> {
+    let mut captured = Captured(std::ptr::null_mut());
+    // SAFETY: a stream that lives; a place for the handle.
+    unsafe { sys::cuStreamEndCapture(stream.handle, &raw mut captured.0) }
+        .result()
+        .doing("the end of a graph")?;
+    Ok(captured)
+}
+
 impl Graph {
     /// The graph of all that `give` gives to `stream`, which does none of it yet.
     ///
     /// # Errors
     /// What `give` or the driver says.
     pub fn capture(stream: &Stream, give: impl FnOnce() -> Result<(), CudaError>) -> Result<Self, CudaError> {
-        let mode = CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
-        // SAFETY: a stream that lives.
-        unsafe { sys::cuStreamBeginCapture_v2(stream.handle, mode) }
-            .result()
-            .doing("the begin of a graph")?;
+        begin(stream)?;
         let given = give();
-        let mut captured = Captured(std::ptr::null_mut());
-        // SAFETY: as above; a place for the handle. A capture that was begun must be ended in any case.
-        let ended = unsafe { sys::cuStreamEndCapture(stream.handle, &raw mut captured.0) };
+        let captured = end(stream);
         given?;
-        ended.result().doing("the end of a graph")?;
+        Self::new(&captured?)
+    }
+
+    fn new(captured: &Captured) -> Result<Self, CudaError> {
         let mut graph = std::ptr::null_mut();
         // SAFETY: a whole graph, a place for the handle.
         unsafe { sys::cuGraphInstantiateWithFlags(&raw mut graph, captured.0, 0) }
             .result()
             .doing("making a graph")?;
         Ok(Self(graph))
+    }
+
+    /// Brings it to the GPU, so that its first launch lasts no longer than others.
+    fn upload(&self, stream: &Stream) -> Result<(), CudaError> {
+        // SAFETY: both live.
+        unsafe { sys::cuGraphUpload(self.0, stream.handle) }.result().doing("bringing a graph to a GPU")
     }
 
     /// Does all of it behind what was submitted to `stream` before.
