@@ -28,11 +28,13 @@ pub struct Manner<'a> {
     pub tracing: Tracing,
     /// What is done before a step.
     pub before: &'a dyn Fn(&Fleet, u64),
+    /// What is done behind a step that has failed.
+    pub behind_failure: &'a dyn Fn(&Fleet),
 }
 
 impl Default for Manner<'_> {
     fn default() -> Self {
-        Self { tracing: Tracing::Off, before: &|_, _| {} }
+        Self { tracing: Tracing::Off, before: &|_, _| {}, behind_failure: &|_| {} }
     }
 }
 
@@ -102,6 +104,7 @@ pub fn train_in<T: Element, G: Element<Wide = T::Wide>>(
     let batches = Batches::new(tokens, workload.seq_len, workload.global_batch, data, None).expect("data");
     let fleet = Fleet::new(run)?;
     fleet.set_parameters(weights);
+    let behind_failure = manner.behind_failure;
     let mut recorder = Recorder::<T, G> {
         types: std::marker::PhantomData,
         manner,
@@ -111,7 +114,7 @@ pub fn train_in<T: Element, G: Element<Wide = T::Wide>>(
         norms: Vec::new(),
         gradients: Tensors::new(),
     };
-    fleet.train((0, steps), &mut recorder)?;
+    fleet.train((0, steps), &mut recorder).inspect_err(|_| behind_failure(&fleet))?;
     let parameters = fleet.read(Kept::Parameters);
     let Recorder { losses, parts, norms, gradients, .. } = recorder;
     Ok(Trained { losses, parts, norms, gradients, parameters, fleet })
