@@ -10,8 +10,8 @@ use super::board::{Board, Place};
 use super::driver::Gpu;
 use super::encode::{Encoder, collectives};
 use super::error::CudaError;
-use super::finite::is_number;
 use super::graph::Graph;
+use super::graph::calls::{is_of_cores, is_own_work, needs_host};
 use super::graph::step::StepGraph;
 use super::inboxes::Inboxes;
 use super::kernels::Kernels;
@@ -22,7 +22,7 @@ use super::prepared::Prepared;
 use super::standing::{End, Standing};
 use super::stream::{Event, Stream as GpuStream, Timing};
 use super::work::Work;
-use crate::execute::call::{Call, Space};
+use crate::execute::call::Call;
 use crate::execute::comm::Mailbox;
 use crate::execute::device::{Queue, Tracing, Upcoming};
 use crate::execute::error::ExecuteError;
@@ -86,34 +86,6 @@ pub struct CudaQueue<'r> {
 
 // SAFETY: the addresses of calls are only keys.
 unsafe impl Send for CudaQueue<'_> {}
-
-/// Whether a call is work of its stream alone, known before it is submitted. Other calls meet other ranks or the host.
-const fn is_own_work(call: &Call) -> bool {
-    let is_other = matches!(
-        call,
-        Call::Collective { .. }
-            | Call::Send { .. }
-            | Call::Receive { .. }
-            | Call::Check { .. }
-            | Call::LossWeight(_)
-    );
-    !is_other && !is_of_cores(call)
-}
-
-/// Whether a call has the host look at what was computed, or compute, before anything comes after it. A loss is looked at
-/// behind a step that is a graph: see [`super::graph::step`].
-fn needs_host(call: &Call) -> bool {
-    match call {
-        Call::Check { values, .. } => !is_number(*values),
-        Call::LossWeight(_) => true,
-        _ => is_of_cores(call),
-    }
-}
-
-/// Whether cores do a call, although it comes in a stream of the GPU: without overlap the host's update does.
-const fn is_of_cores(call: &Call) -> bool {
-    matches!(call, Call::AdamW(update) if matches!(update.moments[0].space, Space::Host))
-}
 
 impl<'r> CudaQueue<'r> {
     fn prepare_call(&mut self, call: &Call) -> Result<*const Call, CudaError> {

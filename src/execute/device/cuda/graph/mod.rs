@@ -2,6 +2,7 @@
 
 #![expect(unsafe_code, reason = "the driver is a C library")]
 
+pub mod calls;
 pub mod step;
 
 use cudarc::driver::sys::{self, CUstreamCaptureMode};
