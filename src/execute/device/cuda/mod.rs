@@ -27,6 +27,7 @@ mod inboxes;
 pub mod joined;
 mod kernels;
 mod launch;
+mod mapped;
 pub mod measure;
 mod membership;
 mod memory;
@@ -163,7 +164,7 @@ impl Device for Cuda {
     }
 
     fn beside(&self, needs: &[Need]) -> Bytes {
-        Bytes(needs.iter().map(|need| Memory::beside(need) as u64).sum())
+        Bytes(needs.iter().map(|need| Memory::beside(&self.gpu, need) as u64).sum())
     }
 
     fn submission(&self) -> Submission {
