@@ -59,6 +59,25 @@ impl Joined {
     }
 }
 
+impl Joined {
+    /// Registers the ranks' memory with NCCL, which then need not copy it: that of all ranks or of none, because a collective
+    /// must not meet both.
+    fn register(&self) -> Result<(), ExecuteError> {
+        let links = || self.gpus.iter().filter_map(|cuda| Some((cuda, cuda.links.as_ref()?)));
+        let registered = links().all(|(cuda, links)| {
+            cuda.gpu.bind().is_ok() && cuda.ranks.iter().all(|memory| links.register(&memory.registrable()))
+        });
+        let all = match &self.world {
+            Some(world) => world.all_gather(&registered)?.into_iter().all(|registered| registered),
+            None => registered,
+        };
+        if !all {
+            links().for_each(|(_, links)| links.deregister());
+        }
+        Ok(())
+    }
+}
+
 impl Device for Joined {
     /// Of the GPU that has the least.
     fn free_memory(&self) -> FreeMemory {
@@ -110,7 +129,7 @@ impl Device for Joined {
             (cuda.links, cuda.alarm) = (Some(links), self.alarm.clone());
             cuda.allocate(vec![need])?;
         }
-        Ok(())
+        self.register()
     }
 
     unsafe fn upload(&self, rank: usize, view: View, bytes: &[u8]) {

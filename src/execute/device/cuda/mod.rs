@@ -92,7 +92,9 @@ pub fn few_devices(ranks: u64) -> ExecuteError {
 
 /// The memory of ranks that share one GPU.
 pub struct Cuda {
-    // Dropped from the first to the last: the GPU goes when nothing of it is left.
+    // Dropped from the first to the last: the GPU goes when nothing of it is left, and memory when no link knows it.
+    /// Of its one rank, where each rank has a GPU of its own.
+    links: Option<Arc<Links>>,
     kernels: Kernels,
     products: Products,
     ranks: Vec<Memory>,
@@ -103,8 +105,6 @@ pub struct Cuda {
     peers: Peers,
     /// By place, the ranks' numbers in the run.
     numbers: Vec<usize>,
-    /// Of its one rank, where each rank has a GPU of its own.
-    links: Option<Arc<Links>>,
     /// Rings when another rank has failed.
     alarm: Alarm,
     /// Of a copy between steps.

@@ -212,6 +212,16 @@ impl Links {
         self.groups.values().map(|group| &**group).chain(self.outgoing.values()).chain(incoming)
     }
 
+    /// Registers memory of the rank, each of its blocks with each communicator. Whether all of it is registered.
+    pub fn register(&self, blocks: &[(u64, usize)]) -> bool {
+        !blocks.is_empty() && self.communicators().all(|one| blocks.iter().all(|block| one.register(*block)))
+    }
+
+    /// Undoes what [`Self::register`] did.
+    pub fn deregister(&self) {
+        self.communicators().for_each(Communicator::deregister);
+    }
+
     /// Waits until `stream` has done all that it was given.
     ///
     /// # Errors
