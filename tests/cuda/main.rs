@@ -1,6 +1,7 @@
 //! The CUDA device trains as the CPU does. Needs a GPU, NVRTC and cublasLt, or the stand-in of `tests/gpu` for them, so it
 //! is not among the tests that `cargo test` runs by itself: `cargo test --test cuda`.
 
+mod arena;
 mod binary;
 mod calibrate;
 mod child;

@@ -10,6 +10,7 @@ use meshwright::execute::fleet::Fleet;
 use meshwright::execute::run::{DeviceKind, Job, Settings};
 use meshwright::model::Model;
 use meshwright::profile::engines::engine;
+use meshwright::trace::Resident;
 
 use crate::child::{counts, run};
 use crate::strategies::strategy;
@@ -17,7 +18,7 @@ use crate::training::{Manner, Trained};
 use crate::uneven::weights;
 use crate::{models, settings, trained_in, workload};
 
-const CHILD: &str = "whole::child";
+pub const CHILD: &str = "whole::child";
 /// What says which strategy the child trains under, on how many GPUs, for how many steps.
 const ASKED: [&str; 3] = ["MESHWRIGHT_TEST_STRATEGY", "MESHWRIGHT_TEST_RANKS", "MESHWRIGHT_TEST_STEPS"];
 
@@ -42,13 +43,17 @@ fn child() {
     let text = text.trim_start_matches("inspected:");
     let case = (&models::llama(), text, ranks.parse().unwrap());
     match train(case, Manner::default(), inspect, steps.parse().unwrap()) {
-        Ok(_) => println!("the run was whole"),
+        Ok(trained) => {
+            let Resident { predicted, measured } = trained.fleet.resident();
+            assert_eq!(predicted, measured, "what is taken of the GPUs");
+            println!("the run was whole");
+        }
         Err(error) => println!("the run ended: {error}"),
     }
 }
 
 /// The settings by which the child trains so.
-fn asked<'a>(text: &'a str, ranks: &'a str, steps: &'a str) -> [(&'static str, &'a str); 4] {
+pub fn asked<'a>(text: &'a str, ranks: &'a str, steps: &'a str) -> [(&'static str, &'a str); 4] {
     let [one, two, three] = ASKED;
     [(one, text), (two, ranks), (three, steps), ("FAKE_CUDA_DEVICES", ranks)]
 }
@@ -133,7 +138,8 @@ fn a_step_that_needs_the_host_is_no_graph() {
     }
 }
 
-fn ending(text: &str, ranks: &str, settings: &[(&str, &str)]) -> String {
+/// How the child says that its run of six steps ended.
+pub fn ending(text: &str, ranks: &str, settings: &[(&str, &str)]) -> String {
     let output = run(CHILD, &[&asked(text, ranks, "6")[..], settings].concat());
     let [said, told] = [&output.stdout, &output.stderr].map(|text| String::from_utf8_lossy(text));
     assert!(output.status.success() && !told.contains("panicked"), "{said}{told}");
