@@ -80,13 +80,13 @@ fn one_rank_gives_the_same_bits() {
 #[ignore = "another test starts it as a process of its own"]
 fn with_shards() {
     same_bits(&models::gpt2(), 2, &["tp=2,micro=4", "zero=3,micro=2"]);
-    same_bits(&models::llama(), 2, &["micro=4", "cp=2,micro=4", "zero=2,micro=1,sync=immediate"]);
+    same_bits(&models::llama(), 2, &["micro=4"]);
 }
 
 #[test]
 #[ignore = "another test starts it as a process of its own"]
 fn with_stages() {
-    same_bits(&models::gpt2(), 2, &["pp=2,sched=zb-v,micro=2", "pp=2,micro=4"]);
+    same_bits(&models::gpt2(), 2, &["pp=2,sched=zb-v,micro=2"]);
     same_bits(&models::llama(), 4, &["tp=2,pp=2,zero=1,micro=4"]);
 }
 

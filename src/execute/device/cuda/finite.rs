@@ -3,6 +3,7 @@
 
 #![expect(unsafe_code, reason = "copies are unsafe to make")]
 
+use super::graph::calls::is_number;
 use super::graph::step::Look;
 use super::queue::{CudaQueue, Done};
 use super::work::{Span, Work};
@@ -15,11 +16,6 @@ use crate::units::ElementType;
 
 /// What the place of a value is where there is none.
 const NOWHERE: u64 = u64::MAX;
-
-/// Whether `values` is a number of the step, which no kernel need look at.
-pub fn is_number(values: View) -> bool {
-    values.storage == Storage::Number(ElementType::Fp64) && values.len() == 1
-}
 
 impl CudaQueue<'_> {
     /// Looks for a number that is not finite, now or when the step is done.

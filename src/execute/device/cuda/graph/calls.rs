@@ -1,7 +1,13 @@
 //! Which calls a graph may hold: one of a stretch of a stream, or that of a whole step.
 
-use super::super::finite::is_number;
-use crate::execute::call::{Call, Space};
+use crate::execute::call::{Call, Space, View};
+use crate::execute::storage::Storage;
+use crate::units::ElementType;
+
+/// Whether `values` is a number of the step, which no kernel need look at.
+pub fn is_number(values: View) -> bool {
+    values.storage == Storage::Number(ElementType::Fp64) && values.len() == 1
+}
 
 /// Whether a call is work of its stream alone, known before it is submitted. Other calls meet other ranks or the host.
 pub const fn is_own_work(call: &Call) -> bool {

@@ -5,6 +5,8 @@
 pub mod calls;
 pub mod step;
 
+use std::sync::{Arc, Mutex, PoisonError};
+
 use cudarc::driver::sys::{self, CUstreamCaptureMode};
 
 use super::error::{CudaError, Doing};
@@ -16,6 +18,14 @@ pub struct Graph(sys::CUgraphExec);
 
 // SAFETY: only a number to the driver.
 unsafe impl Send for Graph {}
+
+/// A graph that others may have to give back: communicators end only once no graph has work of theirs.
+pub type Slot = Arc<Mutex<Option<Graph>>>;
+
+/// Gives back the graph of `slot`, if it has one.
+pub fn give_back(slot: &Slot) {
+    slot.lock().unwrap_or_else(PoisonError::into_inner).take();
+}
 
 /// What streams were given while they were captured, given back when it is dropped.
 struct Captured(sys::CUgraph);

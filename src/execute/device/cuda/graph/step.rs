@@ -15,19 +15,11 @@ use super::super::nccl::links::Links;
 use super::super::standing::Standing;
 use super::super::stream::{Event, Stream, Timing};
 use super::super::work::Span;
-use super::{Graph, begin, end};
+use super::{Graph, Slot, begin, end, give_back};
 use crate::execute::device::{Readiness, WholeStep};
 use crate::execute::error::ExecuteError;
 
 type Done = Result<(), ExecuteError>;
-
-/// A graph that others may have to give back: communicators end only once no graph has work of theirs.
-pub type Slot = Arc<Mutex<Option<Graph>>>;
-
-/// Gives back the graph of `slot`, if it has one.
-pub fn give_back(slot: &Slot) {
-    slot.lock().unwrap_or_else(PoisonError::into_inner).take();
-}
 
 /// A number that must be finite, looked at when the step is done.
 pub struct Look {

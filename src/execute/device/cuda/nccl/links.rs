@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::super::driver::Gpu;
 use super::super::error::CudaError;
-use super::super::graph::step::{self, Slot};
+use super::super::graph::{self, Slot};
 use super::super::stream::Stream as GpuStream;
 use super::Nccl;
 use super::circles::{Circle, circles};
@@ -257,7 +257,7 @@ impl Links {
     /// Ends all that is under way on this GPU, once for all. A communicator would wait for a graph that has work of it; one
     /// that is under way is given back when the abort has ended it.
     pub fn abort(&self) {
-        step::give_back(&self.graph);
+        graph::give_back(&self.graph);
         self.communicators().for_each(Communicator::abort);
     }
 }
