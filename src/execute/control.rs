@@ -5,7 +5,7 @@ use std::sync::{Barrier, Mutex, PoisonError};
 use std::time::Instant;
 
 use crate::execute::comm::CommError;
-use crate::execute::device::{Queues, Tracing};
+use crate::execute::device::{Queues, Readiness, Tracing};
 use crate::execute::error::ExecuteError;
 use crate::execute::worker::Worker;
 use crate::execute::world::World;
@@ -20,6 +20,10 @@ pub(super) struct Control<'a> {
     /// The step is halted before the optimizer.
     pub(super) pauses: AtomicBool,
     pub(super) step: Mutex<(u64, Instant, Tracing)>,
+    /// The least ready rank of all processes, once a step was made.
+    pub(super) all_ready: Mutex<Option<Readiness>>,
+    /// The least ready rank of this process, in this step.
+    pub(super) least_ready: Mutex<Readiness>,
     pub(super) failure: Mutex<Option<ExecuteError>>,
 }
 
@@ -30,6 +34,17 @@ impl Control<'_> {
 
     pub(super) fn take_failure(&self) -> Result<(), ExecuteError> {
         self.failure.lock().unwrap_or_else(PoisonError::into_inner).take().map_or(Ok(()), Err)
+    }
+
+    /// All ranks of the run are `ready`; those of this process are asked anew.
+    pub(super) fn set_ready(&self, ready: Readiness) {
+        *self.all_ready.lock().unwrap_or_else(PoisonError::into_inner) = Some(ready);
+        *self.least_ready.lock().unwrap_or_else(PoisonError::into_inner) = Readiness::Ready;
+    }
+
+    /// How ready the least ready rank of this process is.
+    pub(super) fn ready(&self) -> Readiness {
+        *self.least_ready.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(super) fn serve(&self, rank: usize, mut worker: Worker<'_>) {
@@ -48,8 +63,12 @@ impl Control<'_> {
                 self.gate.wait();
                 self.guard(rank, || worker.perform(step, halt..end, (began, tracing)));
             } else {
-                self.guard(rank, || worker.perform(step, 0..end, (began, tracing)));
+                let ready = *self.all_ready.lock().unwrap_or_else(PoisonError::into_inner);
+                self.guard(rank, || worker.step(step, (began, tracing), ready));
             }
+            let mut least = self.least_ready.lock().unwrap_or_else(PoisonError::into_inner);
+            *least = (*least).min(worker.readiness());
+            drop(least);
             self.gate.wait();
         }
     }

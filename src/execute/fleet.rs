@@ -10,7 +10,7 @@ use std::time::Instant;
 use crate::execute::bind::Bound;
 use crate::execute::comm::{Carrier, CommError, Peers};
 use crate::execute::control::Control;
-use crate::execute::device::{Device, FreeMemory, Tracing};
+use crate::execute::device::{Device, FreeMemory, Readiness, Tracing};
 use crate::execute::devices;
 use crate::execute::error::ExecuteError;
 use crate::execute::observe::span::Span;
@@ -215,6 +215,8 @@ impl Fleet {
             stop: AtomicBool::new(false),
             pauses: AtomicBool::new(false),
             step: Mutex::new((first, Instant::now(), Tracing::On)),
+            all_ready: Mutex::new(None),
+            least_ready: Mutex::new(Readiness::Ready),
             failure: Mutex::new(None),
         };
         let control = &control;
@@ -275,7 +277,9 @@ impl Fleet {
             watched?;
             // The optimizer only read them.
             self.has_gradients.store(true, Ordering::Release);
-            let result = self.result((step, begin, began), watcher.is_asked_to_end())?;
+            let asked = (watcher.is_asked_to_end(), control.ready());
+            let (result, ready) = self.result((step, begin, began), asked)?;
+            control.set_ready(ready);
             let flow = watcher.step(self, &result)?;
             self.check()?;
             if flow.is_break() {
@@ -347,17 +351,16 @@ impl Fleet {
     fn result(
         &self,
         (step, begin, began): (u64, Instant, Instant),
-        is_asked_to_end: bool,
-    ) -> Result<StepResult, ExecuteError> {
-        let share =
-            |rank| Share::new(&self.run, (begin, is_asked_to_end), |scalar| self.scalar(rank, scalar));
+        asked: (bool, Readiness),
+    ) -> Result<(StepResult, Readiness), ExecuteError> {
+        let share = |rank| Share::new(&self.run, begin, asked, |scalar| self.scalar(rank, scalar));
         let shares: Vec<Share> = self.ranks.iter().map(share).collect();
         let shares = match (&self.world, shares.as_slice()) {
             (Some(world), [own]) => world.all_gather(own)?,
             _ => shares,
         };
         let sums = Sums::of(&self.run, &shares);
-        Ok(StepResult {
+        let result = StepResult {
             step,
             loss: sums.loss,
             parts: sums.parts,
@@ -365,7 +368,8 @@ impl Fleet {
             seconds: sums.seconds,
             began,
             is_last: sums.is_asked_to_end,
-        })
+        };
+        Ok((result, sums.ready))
     }
 
     /// When each instruction of `stream` on rank `rank` ran in the last step.

@@ -5,6 +5,7 @@ use std::time::Instant;
 
 use serde::{Deserialize, Serialize};
 
+use crate::execute::device::Readiness;
 use crate::execute::kernels::gradient_norm::SquareSum;
 use crate::execute::run::{Run, Weighing};
 use crate::program::scalars::Scalar;
@@ -18,13 +19,17 @@ pub(super) struct Share {
     pub losses: Vec<[u64; 2]>,
     pub seconds: f64,
     pub is_asked_to_end: bool,
+    /// So that all ranks know alike whether their devices do the next step as one.
+    pub ready: Readiness,
 }
 
 impl Share {
-    /// Of a rank of `run` whose step began at `begin` and that holds what `of` says; whether it is asked to end.
+    /// Of a rank of `run` whose step began at `begin` and that holds what `of` says; whether it is asked to end, and how ready
+    /// its process is.
     pub fn new(
         run: &Run,
-        (begin, is_asked_to_end): (Instant, bool),
+        begin: Instant,
+        (is_asked_to_end, ready): (bool, Readiness),
         of: impl Fn(Scalar) -> Vec<f64>,
     ) -> Self {
         let losses = 0..run.weighings.len() as u8;
@@ -37,7 +42,7 @@ impl Share {
         let pairs = places.map(|(loss, micro)| [of(Scalar::Loss { loss, micro })[0], weight(loss, micro)]);
         let losses = pairs.map(|pair| pair.map(f64::to_bits)).collect();
         let squares = SquareSum::of(&of(Scalar::Squares)).0.map(f64::to_bits);
-        Self { squares, losses, seconds: begin.elapsed().as_secs_f64(), is_asked_to_end }
+        Self { squares, losses, seconds: begin.elapsed().as_secs_f64(), is_asked_to_end, ready }
     }
 }
 
@@ -48,6 +53,8 @@ pub(super) struct Sums {
     pub gradient_norm: f64,
     pub seconds: f64,
     pub is_asked_to_end: bool,
+    /// Of the least ready rank.
+    pub ready: Readiness,
 }
 
 impl Sums {
@@ -80,6 +87,7 @@ impl Sums {
             gradient_norm: squares.sqrt(),
             seconds: shares.iter().map(|share| share.seconds).fold(0.0, f64::max),
             is_asked_to_end: shares.iter().any(|share| share.is_asked_to_end),
+            ready: shares.iter().map(|share| share.ready).min().unwrap_or(Readiness::Never),
         }
     }
 }

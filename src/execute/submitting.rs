@@ -49,8 +49,8 @@ pub fn workers<'r>(
             }
         }
         if let Some(submitted) = submitted.get(rank.stage as usize) {
-            let order = order(submitted, &rank.placement);
-            workers.push((index, Worker::of_device(rank, bound, by_stream(on_device), order)));
+            let (order, whole) = (order(submitted, &rank.placement), queues.whole_step(index));
+            workers.push((index, Worker::of_device(rank, bound, (by_stream(on_device), whole), order)));
         }
     }
     Ok(workers)

@@ -8,7 +8,7 @@ use std::sync::{MutexGuard, PoisonError};
 use std::time::Instant;
 
 use crate::execute::bind::Bound;
-use crate::execute::device::{Queue, Tracing, Upcoming};
+use crate::execute::device::{Queue, Readiness, Tracing, Upcoming, WholeStep};
 use crate::execute::error::ExecuteError;
 use crate::execute::observe::span::Span;
 use crate::execute::observe::words;
@@ -28,6 +28,8 @@ pub struct Worker<'r> {
     /// What it submits, in order. Instructions of a stream are in the stream's order, and what is before the optimizer's own
     /// work comes first.
     order: Vec<Submitted>,
+    /// The step as one, where the device could do so.
+    whole: Option<&'r dyn WholeStep>,
     /// By message that room is posted for, the number of the instruction that receives it.
     receivers: HashMap<(Message, u32), u32>,
 }
@@ -39,7 +41,7 @@ impl<'r> Worker<'r> {
         queues[stream as usize] = Some(queue);
         let numbers = rank.placement.streams[stream as usize].iter();
         let order = numbers.map(|&number| Submitted::Instruction(number)).collect();
-        Self { rank, bound, queues, order, receivers: HashMap::new() }
+        Self { rank, bound, queues, order, whole: None, receivers: HashMap::new() }
     }
 
     /// The worker of all streams of `rank` on its device, which submits their instructions in `order`: no instruction waits
@@ -47,14 +49,14 @@ impl<'r> Worker<'r> {
     pub(super) fn of_device(
         rank: &'r Rank,
         bound: &'r Bound,
-        queues: ByStream<Box<dyn Queue + 'r>>,
+        (queues, whole): (ByStream<Box<dyn Queue + 'r>>, Option<&'r dyn WholeStep>),
         order: Vec<Submitted>,
     ) -> Self {
         let issues = (0..).zip(&rank.placement.issues);
         let received = issues.filter(|(_, issue)| issue.task == Task::Receive);
         let receivers =
             received.filter_map(|(number, issue)| Some(((issue.message?, issue.micro), number))).collect();
-        Self { rank, bound, queues, order, receivers }
+        Self { rank, bound, queues, order, whole, receivers }
     }
 
     /// Makes ready what every step will do.
@@ -77,6 +79,52 @@ impl<'r> Worker<'r> {
         Ok(())
     }
 
+    /// How far its rank is from having its device do the step as one, as far as this thread knows.
+    pub fn readiness(&self) -> Readiness {
+        self.whole.map_or(Readiness::Never, WholeStep::readiness)
+    }
+
+    /// Makes step `step`, which began at `began`. The least ready rank of all is `ready`, if any has said so: all ranks were
+    /// told the same with the result of the step before, so all do the same. NCCL asks that a collective is captured on all of
+    /// its ranks or on none.
+    ///
+    /// # Errors
+    /// What an instruction could not do.
+    pub fn step(
+        &mut self,
+        step: u64,
+        (began, tracing): (Instant, Tracing),
+        ready: Option<Readiness>,
+    ) -> Result<(), ExecuteError> {
+        if let Some(whole) = self.whole {
+            match (ready, tracing) {
+                (Some(Readiness::Never), _) => whole.forget(),
+                (Some(Readiness::Able), Tracing::Off) => self.prepare_whole(whole, (step, began)),
+                (Some(Readiness::Ready), Tracing::Off) => return self.perform_whole(whole, step),
+                _ => {}
+            }
+        }
+        self.perform(step, 0..self.order.len(), (began, tracing))
+    }
+
+    /// Tells the device the whole step, of which it does nothing yet. Where that fails, the step is submitted as before.
+    fn prepare_whole(&mut self, whole: &dyn WholeStep, (step, began): (u64, Instant)) {
+        let all = 0..self.order.len();
+        let given = whole.begin().and_then(|()| self.give((step, began, Tracing::Off), all));
+        if !given.and_then(|is_all| whole.end().map(|()| is_all)).unwrap_or(false) {
+            whole.give_up();
+        }
+    }
+
+    fn perform_whole(&self, whole: &dyn WholeStep, step: u64) -> Result<(), ExecuteError> {
+        let Rank { position, placement, .. } = self.rank;
+        position.is_given_whole();
+        whole.perform(step)?;
+        let streams = Stream::ALL.into_iter().zip(&placement.streams);
+        streams.for_each(|(stream, instructions)| position.reach(stream, instructions.len()));
+        Ok(())
+    }
+
     /// Performs the instructions number `part` of its order, in step `step`, which began at `began`.
     ///
     /// # Errors
@@ -88,20 +136,7 @@ impl<'r> Worker<'r> {
         (began, tracing): (Instant, Tracing),
     ) -> Result<(), ExecuteError> {
         let first = self.before(part.start);
-        for (stream, queue) in open(&mut self.queues) {
-            queue.begin(step, began, tracing);
-            self.rank.position.reach(stream, first[stream as usize]);
-            if part.start == 0 {
-                spans(self.rank, stream).fill(Span::default());
-            }
-        }
-        if !self.submit(part, first)? {
-            return Ok(());
-        }
-        // All streams end at the same time.
-        self.hand_over()?;
-        open(&mut self.queues).try_for_each(|(_, queue)| queue.finish())?;
-        if tracing == Tracing::Off {
+        if !self.give((step, began, tracing), part)? || tracing == Tracing::Off {
             return Ok(());
         }
         for (stream, queue) in open(&mut self.queues) {
@@ -113,6 +148,30 @@ impl<'r> Worker<'r> {
             }
         }
         Ok(())
+    }
+
+    /// Submits the instructions number `part` of its order, and waits until they are done. False if another thread of the rank
+    /// has failed.
+    fn give(
+        &mut self,
+        (step, began, tracing): (u64, Instant, Tracing),
+        part: Range<usize>,
+    ) -> Result<bool, ExecuteError> {
+        let first = self.before(part.start);
+        for (stream, queue) in open(&mut self.queues) {
+            queue.begin(step, began, tracing);
+            self.rank.position.reach(stream, first[stream as usize]);
+            if part.start == 0 {
+                spans(self.rank, stream).fill(Span::default());
+            }
+        }
+        if !self.submit(part, first)? {
+            return Ok(false);
+        }
+        // All streams end at the same time.
+        self.hand_over()?;
+        open(&mut self.queues).try_for_each(|(_, queue)| queue.finish())?;
+        Ok(true)
     }
 
     /// Submits the instructions number `part` of its order, before which each stream has submitted `done`. False if another

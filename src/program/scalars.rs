@@ -72,6 +72,11 @@ impl Scalars {
         start as usize..(start + count) as usize
     }
 
+    /// How many losses lie behind the head.
+    pub const fn all_losses(&self) -> usize {
+        (self.losses * self.micro_batches) as usize
+    }
+
     /// Bytes of all. Weights are there where some gradient is looked at.
     pub const fn bytes(&self) -> Bytes {
         let by_micro = self.losses * self.micro_batches * if self.watches > 0 { 2 } else { 1 };

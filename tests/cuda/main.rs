@@ -1,6 +1,7 @@
 //! The CUDA device trains as the CPU does. Needs a GPU, NVRTC and cublasLt, or the stand-in of `tests/gpu` for them, so it
 //! is not among the tests that `cargo test` runs by itself: `cargo test --test cuda`.
 
+mod arena;
 mod binary;
 mod calibrate;
 mod child;
@@ -34,6 +35,7 @@ mod threads;
 #[allow(dead_code, reason = "other tests use the rest")]
 mod training;
 mod uneven;
+mod whole;
 
 use half::bf16;
 use meshwright::execute::data::{Synthetic, Tokens};
@@ -45,7 +47,7 @@ use meshwright::profile::engines::engine;
 use meshwright::strategy::{Strategy, Workload};
 use meshwright::units::ElementType;
 use strategies::{check_memory, compare, difference, strategy};
-use training::{Trained, train_run};
+use training::{Manner, Trained, train_in};
 use uneven::uneven;
 
 const STEPS: u64 = 2;
@@ -65,11 +67,25 @@ fn trained<T: Element, G: Element<Wide = T::Wide>>(
     device: DeviceKind,
     steps: u64,
 ) -> Result<Trained, ExecuteError> {
+    let job = Job { model: model.clone(), strategy, workload, engine: engine("embedded").unwrap() };
+    trained_in::<T, G>(Manner::default(), job, Settings { device, ..settings() }, steps)
+}
+
+fn settings() -> Settings {
+    Settings { learning_rate: 1e-2, poison: true, cores: 1, ..Settings::default() }
+}
+
+/// Trains `job` in this manner.
+fn trained_in<T: Element, G: Element<Wide = T::Wide>>(
+    manner: Manner<'_>,
+    job: Job,
+    settings: Settings,
+    steps: u64,
+) -> Result<Trained, ExecuteError> {
+    let model = job.model.clone();
     let vocabulary = if model.name == "golden" { 97 } else { 61 };
     let tokens = Tokens::Synthetic(Synthetic::new(7, vocabulary).unwrap());
-    let settings = Settings { learning_rate: 1e-2, poison: true, cores: 1, device, ..Settings::default() };
-    let job = Job { model: model.clone(), strategy, workload, engine: engine("embedded").unwrap() };
-    let trained = train_run::<T, G>(Run::new(job, settings)?, tokens, &uneven(model), steps)?;
+    let trained = train_in::<T, G>(manner, Run::new(job, settings)?, tokens, &uneven(&model), steps)?;
     trained.fleet.check()?;
     Ok(trained)
 }

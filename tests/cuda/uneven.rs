@@ -13,6 +13,11 @@ const SPREAD: f64 = 0.1;
 
 /// Weights of `model`, the same ones each time.
 pub fn uneven(model: &Model) -> Weights {
+    weights(model, "")
+}
+
+/// The same, but that the tensor `odd` is of values that are no numbers.
+pub fn weights(model: &Model, odd: &str) -> Weights {
     let folder = tempfile::tempdir().unwrap();
     let mut dice = Dice::new(3);
     let mut number = |middle: f64| {
@@ -27,6 +32,7 @@ pub fn uneven(model: &Model) -> Weights {
         .into_iter()
         .map(|tensor| {
             let middle = match tensor.initial {
+                _ if tensor.name == odd => f32::NAN.into(),
                 Initial::Normal { .. } => 0.0,
                 Initial::Constant(value) => value,
             };

@@ -22,8 +22,25 @@ pub struct Trained {
     pub fleet: Fleet,
 }
 
+/// How steps are made.
+pub struct Manner<'a> {
+    /// On a GPU, which is given graphs where nothing is traced.
+    pub tracing: Tracing,
+    /// What is done before a step.
+    pub before: &'a dyn Fn(&Fleet, u64),
+    /// What is done behind a step that has failed.
+    pub behind_failure: &'a dyn Fn(&Fleet),
+}
+
+impl Default for Manner<'_> {
+    fn default() -> Self {
+        Self { tracing: Tracing::Off, before: &|_, _| {}, behind_failure: &|_| {} }
+    }
+}
+
 struct Recorder<'a, T, G> {
     types: std::marker::PhantomData<(T, G)>,
+    manner: Manner<'a>,
     batches: &'a Batches,
     losses: Vec<f64>,
     parts: Vec<Vec<f64>>,
@@ -34,12 +51,12 @@ struct Recorder<'a, T, G> {
 impl<T: Element, G: Element<Wide = T::Wide>> Watcher for Recorder<'_, T, G> {
     fn load(&mut self, fleet: &Fleet, step: u64) -> Result<(), ExecuteError> {
         fleet.load(self.batches, step)?;
+        (self.manner.before)(fleet, step);
         Ok(())
     }
 
-    /// A GPU is given graphs then.
     fn tracing(&self, fleet: &Fleet) -> Tracing {
-        if fleet.gpu().is_some() { Tracing::Off } else { Tracing::On }
+        if fleet.gpu().is_some() { self.manner.tracing } else { Tracing::On }
     }
 
     fn wants_gradients(&self, step: u64) -> bool {
@@ -72,19 +89,32 @@ pub fn train_run<T: Element, G: Element<Wide = T::Wide>>(
     weights: &Weights,
     steps: u64,
 ) -> Result<Trained, ExecuteError> {
+    train_in::<T, G>(Manner::default(), run, tokens, weights, steps)
+}
+
+/// Trains `run` in this manner.
+pub fn train_in<T: Element, G: Element<Wide = T::Wide>>(
+    manner: Manner<'_>,
+    run: Run,
+    tokens: Tokens,
+    weights: &Weights,
+    steps: u64,
+) -> Result<Trained, ExecuteError> {
     let (workload, data) = (run.workload, run.strategy.data);
     let batches = Batches::new(tokens, workload.seq_len, workload.global_batch, data, None).expect("data");
     let fleet = Fleet::new(run)?;
     fleet.set_parameters(weights);
+    let behind_failure = manner.behind_failure;
     let mut recorder = Recorder::<T, G> {
         types: std::marker::PhantomData,
+        manner,
         batches: &batches,
         losses: Vec::new(),
         parts: Vec::new(),
         norms: Vec::new(),
         gradients: Tensors::new(),
     };
-    fleet.train((0, steps), &mut recorder)?;
+    fleet.train((0, steps), &mut recorder).inspect_err(|_| behind_failure(&fleet))?;
     let parameters = fleet.read(Kept::Parameters);
     let Recorder { losses, parts, norms, gradients, .. } = recorder;
     Ok(Trained { losses, parts, norms, gradients, parameters, fleet })

@@ -4,6 +4,7 @@ use super::collectives::sum_of;
 use super::reductions::state_group;
 use super::{Binder, Done};
 use crate::execute::call::{AdamWCall, Call, Exchange, Update, View};
+use crate::execute::comm::Peers;
 use crate::execute::error::ExecuteError;
 use crate::execute::ranks::layout::Section;
 use crate::execute::ranks::placement::Issue;
@@ -123,11 +124,18 @@ impl Binder<'_> {
     fn update(&mut self, piece: &Piece, on_host: bool, gradient: View, parameters: View) {
         let (settings, rank) = (self.run.settings, self.rank);
         let plane = |plane| rank.plane(plane, piece, on_host);
+        let (scalars, losses) = match (on_host, settings.peers) {
+            (true, _) => (rank.scalar_heads()[1], 0),
+            // Their numbers are made up.
+            (false, Peers::Absent) => (rank.scalar_heads()[0], 0),
+            (false, Peers::Present) => rank.head_and_losses(),
+        };
         let update = Update {
             betas: settings.betas,
             epsilon: settings.epsilon,
             weight_decay: if piece.decays { settings.weight_decay } else { 0.0 },
-            scalars: rank.scalar_heads()[usize::from(on_host)],
+            scalars,
+            losses,
         };
         let master = rank.rules.has_separate_master.then(|| plane(Plane::Master));
         let moments = [Plane::FirstMoments, Plane::SecondMoments].map(plane);

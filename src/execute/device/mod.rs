@@ -18,6 +18,8 @@ pub mod watched;
 use std::sync::Arc;
 use std::time::Instant;
 
+use serde::{Deserialize, Serialize};
+
 use crate::execute::call::{Call, Lists, View};
 use crate::execute::comm::{Carrier, Channel, Peers};
 use crate::execute::error::ExecuteError;
@@ -73,6 +75,17 @@ pub struct Upcoming<'a> {
     pub is_awaited: bool,
     /// What it is called in messages.
     pub name: String,
+}
+
+/// How far a rank is from having its device do its step as one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum Readiness {
+    /// The step is submitted instruction by instruction.
+    Never,
+    /// Nothing in the step needs the host.
+    Able,
+    /// The device has the step.
+    Ready,
 }
 
 /// Memory that ranks may still take.
@@ -178,6 +191,11 @@ pub trait Queues: Sync {
         groups: &[(Group, &[usize])],
     ) -> Result<Box<dyn Queue + 'q>, ExecuteError>;
 
+    /// The step of rank `rank` as one, where its device could do so.
+    fn whole_step(&self, _rank: usize) -> Option<&dyn WholeStep> {
+        None
+    }
+
     /// A step begins: no instruction of it is done.
     fn restart(&self);
 
@@ -190,6 +208,37 @@ pub trait Queues: Sync {
         rank: usize,
         work: &mut dyn FnMut() -> Result<(), ExecuteError>,
     ) -> Result<(), ExecuteError>;
+}
+
+/// The step of a rank, which its device does as one once it has been told all of it. What differs from step to step lies in
+/// memory.
+pub trait WholeStep: Sync {
+    /// Known once all queues of the rank are prepared.
+    fn readiness(&self) -> Readiness;
+
+    /// What the rank's queues are given from now on, from their begin to their finish, is the step, and is not done.
+    ///
+    /// # Errors
+    /// Why the device takes nothing.
+    fn begin(&self) -> Result<(), ExecuteError>;
+
+    /// All of the step was given.
+    ///
+    /// # Errors
+    /// Why the device does not have it.
+    fn end(&self) -> Result<(), ExecuteError>;
+
+    /// The device does not take the step as one: never again.
+    fn give_up(&self);
+
+    /// Not all ranks' devices take their steps as one, so this one gives back what it has, and keeps to instructions.
+    fn forget(&self);
+
+    /// Does the step, which is number `step`, and blocks until it is done.
+    ///
+    /// # Errors
+    /// What went wrong with it.
+    fn perform(&self, step: u64) -> Result<(), ExecuteError>;
 }
 
 /// One stream of a rank: does what is submitted in order.

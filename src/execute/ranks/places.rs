@@ -99,6 +99,13 @@ impl Rank {
         View::device(region, SCALAR)
     }
 
+    /// The first numbers of the step on the device with the losses behind them, and how many losses there are.
+    pub fn head_and_losses(&self) -> (View, usize) {
+        let (head, losses) = (Scalars::HEAD as usize, self.scalars.all_losses());
+        let region = self.region(Holds::Scalars).elements(0, head + losses, SCALAR_SIZE as usize);
+        (View::device(region, SCALAR), losses)
+    }
+
     /// The first numbers of the step on the device, and their copy on the host.
     pub fn scalar_heads(&self) -> [View; 2] {
         let state = self.state(Holds::Scalars, None);

@@ -13,6 +13,8 @@ pub struct Position {
     placement: Arc<Placement>,
     step: AtomicU64,
     is_in_step: AtomicBool,
+    /// Its device was given the whole step as one.
+    is_whole: AtomicBool,
     /// By stream, how many of its instructions were performed in the last step.
     performed: [AtomicUsize; Stream::ALL.len()],
 }
@@ -24,6 +26,7 @@ impl Position {
             placement,
             step: AtomicU64::new(0),
             is_in_step: AtomicBool::new(false),
+            is_whole: AtomicBool::new(false),
             performed: Default::default(),
         }
     }
@@ -32,7 +35,13 @@ impl Position {
     pub fn begin(&self, step: u64) {
         self.step.store(step, Ordering::Release);
         self.performed.iter().for_each(|performed| performed.store(0, Ordering::Release));
+        self.is_whole.store(false, Ordering::Release);
         self.is_in_step.store(true, Ordering::Release);
+    }
+
+    /// The device is given the whole step as one.
+    pub fn is_given_whole(&self) {
+        self.is_whole.store(true, Ordering::Release);
     }
 
     /// The step is over.
@@ -58,6 +67,10 @@ impl Position {
         let done = step * self.placement.issues.len() as u64 + performed.iter().sum::<usize>() as u64;
         if !self.is_in_step.load(Ordering::Acquire) {
             return Doing { done, ..Doing::default() };
+        }
+        if self.is_whole.load(Ordering::Acquire) {
+            let at = format!("step {}, which its device does as one graph", step + 1);
+            return Doing { done, at, waits: true };
         }
         let next = Stream::ALL.into_iter().filter_map(|stream| {
             let place = self.placement.streams[stream as usize].get(performed[stream as usize])?;

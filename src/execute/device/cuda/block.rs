@@ -4,10 +4,11 @@
 
 use std::ffi::c_void;
 
-use cudarc::driver::{result, sys};
+use cudarc::driver::{DriverError, result, sys};
 
 use super::driver::Gpu;
 use super::error::{CudaError, Doing, is_lack_of_memory};
+use super::mapped::Mapped;
 use super::stream::Stream;
 use crate::units::Bytes;
 
@@ -16,6 +17,8 @@ use crate::units::Bytes;
 pub struct Block {
     pub address: u64,
     pub bytes: usize,
+    /// Where it may be registered with NCCL.
+    mapped: Option<Mapped>,
 }
 
 impl Block {
@@ -24,19 +27,49 @@ impl Block {
     /// # Errors
     /// If there are not so many.
     pub fn zeroed(gpu: &Gpu, bytes: usize) -> Result<Self, CudaError> {
+        // SAFETY: freed when the block is dropped.
+        Self::new(gpu, bytes, || Ok((unsafe { result::malloc_sync(bytes) }?, None)))
+    }
+
+    /// The same in memory that may be registered with NCCL, where the GPU has such memory.
+    ///
+    /// # Errors
+    /// As [`Self::zeroed`].
+    pub fn shareable(gpu: &Gpu, bytes: usize) -> Result<Self, CudaError> {
+        let Some(mapping) = &gpu.mapping else { return Self::zeroed(gpu, bytes) };
+        Self::new(gpu, bytes, || {
+            let mapped = Mapped::new(mapping, bytes)?;
+            Ok((mapped.address, Some(mapped)))
+        })
+    }
+
+    /// Bytes that [`Self::shareable`] takes for `bytes` bytes of `gpu`.
+    pub fn shareable_bytes(gpu: &Gpu, bytes: usize) -> usize {
+        gpu.mapping.as_ref().map_or(bytes, |mapping| mapping.rounded(bytes))
+    }
+
+    /// Where its memory lies and how much of it there is, if it may be registered.
+    pub fn registrable(&self) -> Option<(u64, usize)> {
+        self.mapped.as_ref().map(|mapped| (mapped.address, mapped.bytes))
+    }
+
+    fn new(
+        gpu: &Gpu,
+        bytes: usize,
+        take: impl FnOnce() -> Result<(u64, Option<Mapped>), DriverError>,
+    ) -> Result<Self, CudaError> {
         if bytes == 0 {
-            return Ok(Self { address: 0, bytes });
+            return Ok(Self { address: 0, bytes, mapped: None });
         }
         gpu.bind()?;
-        // SAFETY: freed when this is dropped.
-        let address = match unsafe { result::malloc_sync(bytes) } {
+        let (address, mapped) = match take() {
             Err(error) if is_lack_of_memory(error) => {
                 let (name, asked) = (gpu.facts.name.clone(), Bytes(bytes as u64));
                 return Err(CudaError::Memory { name, asked, free: gpu.free().unwrap_or(Bytes::ZERO) });
             }
             other => other.doing("taking memory of a GPU")?,
         };
-        let block = Self { address, bytes };
+        let block = Self { address, bytes, mapped };
         // On a stream of its own: to wait for the whole context is an error while another thread captures a graph, and
         // spoils its capture.
         let stream = Stream::new()?;
@@ -50,7 +83,7 @@ impl Block {
 
 impl Drop for Block {
     fn drop(&mut self) {
-        if self.bytes > 0 {
+        if self.bytes > 0 && self.mapped.is_none() {
             // SAFETY: allocated by `zeroed`, freed once.
             let _ = unsafe { result::free_sync(self.address) };
         }

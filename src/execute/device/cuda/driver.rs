@@ -8,6 +8,7 @@ use cudarc::driver::result;
 use cudarc::driver::sys::{self, CUdevice_attribute as Attribute};
 
 use super::error::{CudaError, Doing};
+use super::mapped::Mapping;
 use crate::units::Bytes;
 
 /// The oldest driver whose functions are used.
@@ -29,6 +30,8 @@ pub struct Gpu {
     device: sys::CUdevice,
     context: sys::CUcontext,
     pub facts: Facts,
+    /// How it maps memory, if it does.
+    pub mapping: Option<Mapping>,
     /// Version of the driver, as 13000.
     pub driver: i32,
 }
@@ -130,7 +133,7 @@ impl Gpu {
         unsafe { sys::cuDevicePrimaryCtxSetFlags_v2(device, waiting) }.result().doing("how threads wait")?;
         // SAFETY: as above; released when this is dropped.
         let context = unsafe { result::primary_ctx::retain(device) }.doing("a context on a GPU")?;
-        let gpu = Self { device, context, facts, driver: ask_version()? };
+        let gpu = Self { device, context, facts, mapping: Mapping::of(device)?, driver: ask_version()? };
         gpu.bind()?;
         Ok(gpu)
     }

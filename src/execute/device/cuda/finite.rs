@@ -3,6 +3,8 @@
 
 #![expect(unsafe_code, reason = "copies are unsafe to make")]
 
+use super::graph::calls::is_number;
+use super::graph::step::Look;
 use super::queue::{CudaQueue, Done};
 use super::work::{Span, Work};
 use crate::execute::call::{LossWeightCall, View};
@@ -16,8 +18,13 @@ use crate::units::ElementType;
 const NOWHERE: u64 = u64::MAX;
 
 impl CudaQueue<'_> {
-    /// Looks for a number that is not finite.
+    /// Looks for a number that is not finite, now or when the step is done.
     pub(super) fn check(&self, values: View, kernel: Kernel, layer: &str) -> Done {
+        if let Some(whole) = self.captured() {
+            let (at, rank) = (self.encoder.memory.at(values), self.rank);
+            whole.look_later(Look { at, rank, layer: layer.into(), what: words::kernel(kernel) });
+            return Ok(());
+        }
         match self.first_not_finite(values)? {
             Some(value) => Err(self.not_finite(value, layer, words::kernel(kernel))),
             None => Ok(()),
@@ -42,8 +49,7 @@ impl CudaQueue<'_> {
         if values.is_empty() {
             return Ok(None);
         }
-        // A number of the step, which no kernel need look at.
-        if values.storage == Storage::Number(ElementType::Fp64) && values.len() == 1 {
+        if is_number(values) {
             let value = f64::from_le_bytes(self.read(at)?);
             return Ok((!value.is_finite()).then_some(value));
         }

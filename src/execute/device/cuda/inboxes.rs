@@ -1,15 +1,47 @@
 //! When messages between ranks that share a GPU were put into their places and taken out of them.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::error::CudaError;
-use super::stream::{Event, Timing};
+use super::stream::{Event, Stream, Timing};
+
+/// A place in a stream, for those who wait for it in the same pass. What an earlier pass has done is over, and a stream that is
+/// captured may not wait for it.
+pub struct Turn {
+    event: Event,
+    pass: AtomicU64,
+}
+
+impl Turn {
+    fn new() -> Result<Self, CudaError> {
+        Ok(Self { event: Event::new(Timing::None)?, pass: AtomicU64::new(0) })
+    }
+
+    /// Becomes the end of what was submitted to `stream` in pass `pass`.
+    ///
+    /// # Errors
+    /// What the driver says.
+    pub fn record(&self, stream: &Stream, pass: u64) -> Result<(), CudaError> {
+        self.event.record(stream)?;
+        self.pass.store(pass, Ordering::Release);
+        Ok(())
+    }
+
+    /// What `stream` is given from now on waits for it, in pass `pass`.
+    ///
+    /// # Errors
+    /// What the driver says.
+    pub fn wait(&self, stream: &Stream, pass: u64) -> Result<(), CudaError> {
+        if self.pass.load(Ordering::Acquire) == pass { stream.wait(&self.event) } else { Ok(()) }
+    }
+}
 
 /// When an inbox was last filled, and last emptied.
 pub struct Inbox {
-    pub full: Event,
-    pub empty: Event,
+    pub full: Turn,
+    pub empty: Turn,
 }
 
 /// The inboxes of all ranks, by where they lie.
@@ -26,7 +58,7 @@ impl Inboxes {
         if let Some(inbox) = all.get(&address) {
             return Ok(Arc::clone(inbox));
         }
-        let inbox = Inbox { full: Event::new(Timing::None)?, empty: Event::new(Timing::None)? };
+        let inbox = Inbox { full: Turn::new()?, empty: Turn::new()? };
         Ok(Arc::clone(all.entry(address).or_insert(Arc::new(inbox))))
     }
 }

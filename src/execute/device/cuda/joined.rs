@@ -10,7 +10,7 @@ use super::nccl::network::NcclCarrier;
 use super::{Cuda, driver};
 use crate::execute::call::View;
 use crate::execute::comm::{Alarm, Carrier};
-use crate::execute::device::{Device, FreeMemory, Need, Queue, Queues, Submission};
+use crate::execute::device::{Device, FreeMemory, Need, Queue, Queues, Submission, WholeStep};
 use crate::execute::error::ExecuteError;
 use crate::execute::limits;
 use crate::execute::storage::Types;
@@ -56,6 +56,25 @@ impl Joined {
         let (nccl, gpu) = (Nccl::find()?, Cuda::new(ordinal, types, cores)?);
         let alarm = world.control().alarm().clone();
         Ok(Self { carrier: None, gpus: vec![gpu], nccl, world: Some(world), alarm })
+    }
+}
+
+impl Joined {
+    /// Registers the ranks' memory with NCCL, which then need not copy it: that of all ranks or of none, because a collective
+    /// must not meet both.
+    fn register(&self) -> Result<(), ExecuteError> {
+        let links = || self.gpus.iter().filter_map(|cuda| Some((cuda, cuda.links.as_ref()?)));
+        let registered = links().all(|(cuda, links)| {
+            cuda.gpu.bind().is_ok() && cuda.ranks.iter().all(|memory| links.register(&memory.registrable()))
+        });
+        let all = match &self.world {
+            Some(world) => world.all_gather(&registered)?.into_iter().all(|registered| registered),
+            None => registered,
+        };
+        if !all {
+            links().for_each(|(_, links)| links.deregister());
+        }
+        Ok(())
     }
 }
 
@@ -110,7 +129,7 @@ impl Device for Joined {
             (cuda.links, cuda.alarm) = (Some(links), self.alarm.clone());
             cuda.allocate(vec![need])?;
         }
-        Ok(())
+        self.register()
     }
 
     unsafe fn upload(&self, rank: usize, view: View, bytes: &[u8]) {
@@ -146,6 +165,10 @@ impl Queues for JoinedQueues<'_> {
         groups: &[(Group, &[usize])],
     ) -> Result<Box<dyn Queue + 'q>, ExecuteError> {
         self.gpus[rank].queue(0, stream, groups)
+    }
+
+    fn whole_step(&self, rank: usize) -> Option<&dyn WholeStep> {
+        self.gpus[rank].whole_step(0)
     }
 
     fn restart(&self) {

@@ -56,9 +56,16 @@ fn constants(need: &Need) -> usize {
 }
 
 impl Memory {
-    /// Bytes that it takes beside the arena.
-    pub fn beside(need: &Need) -> usize {
-        constants(need) + ALL_FOUND + need.channels.len() * STAGE
+    /// Bytes of `gpu` that it takes beside the arena, and by rounding the arena up.
+    pub fn beside(gpu: &Gpu, need: &Need) -> usize {
+        let (arena, stages) = (need.device.0 as usize, need.channels.len() * STAGE);
+        let taken = |bytes| Block::shareable_bytes(gpu, bytes);
+        constants(need) + ALL_FOUND + taken(stages) + taken(arena) - arena
+    }
+
+    /// Its blocks that other GPUs may read and write.
+    pub fn registrable(&self) -> Vec<(u64, usize)> {
+        [&self.arena, &self.stages].into_iter().filter_map(Block::registrable).collect()
     }
 
     /// Takes what `need` says from `gpu`; the rank's host memory is `host`.
@@ -66,7 +73,7 @@ impl Memory {
     /// # Errors
     /// If the GPU has less.
     pub fn new(gpu: &Gpu, need: &Need, host: Span, copies: Arc<GpuStream>) -> Result<Self, CudaError> {
-        let arena = Block::zeroed(gpu, need.device.0 as usize)?;
+        let arena = Block::shareable(gpu, need.device.0 as usize)?;
         let block = Block::zeroed(gpu, constants(need))?;
         let workspace = need.workspace.region;
         let workspace = Span::device(arena.address + workspace.offset as u64, workspace.bytes as u64);
@@ -76,7 +83,7 @@ impl Memory {
             workspace,
             found: Block::zeroed(gpu, ALL_FOUND)?,
             constants: Constants { block, filled: Mutex::default() },
-            stages: Block::zeroed(gpu, need.channels.len() * STAGE)?,
+            stages: Block::shareable(gpu, need.channels.len() * STAGE)?,
             lists: need.lists.clone(),
             copies,
         })

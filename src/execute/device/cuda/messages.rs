@@ -21,9 +21,9 @@ impl CudaQueue<'_> {
             filled = (|| {
                 let to_at = memories[to].at(inbox);
                 let state = self.inboxes.at(to_at.address)?;
-                self.on.wait(&state.empty)?;
+                state.empty.wait(&self.on, self.pass)?;
                 self.perform_now(Work::Copy { from: from_at, to: to_at })?;
-                state.full.record(&self.on)
+                state.full.record(&self.on, self.pass)
             })();
         };
         mailbox.send(to, Tag::new((message, micro), self.step), from.message(), fill)?;
@@ -47,9 +47,9 @@ impl CudaQueue<'_> {
         let mut taken = Ok(());
         let take = || {
             taken = (|| {
-                self.on.wait(&state.full)?;
+                state.full.wait(&self.on, self.pass)?;
                 self.perform_now(Work::Copy { from: from_at, to: to_at })?;
-                state.empty.record(&self.on)
+                state.empty.record(&self.on, self.pass)
             })();
         };
         mailbox.receive(from, Tag::new((message, micro), self.step), to.message(), take)?;

@@ -27,6 +27,7 @@ mod inboxes;
 pub mod joined;
 mod kernels;
 mod launch;
+mod mapped;
 pub mod measure;
 mod membership;
 mod memory;
@@ -52,6 +53,7 @@ use self::cublas_lt::Products;
 use self::driver::Gpu;
 use self::encode::{Encoder, kernel_types};
 use self::error::CudaError;
+use self::graph::step::StepGraph;
 use self::host_queue::HostQueue;
 use self::inboxes::Inboxes;
 use self::kernels::Kernels;
@@ -67,7 +69,7 @@ use self::work::Span;
 use crate::execute::call::{Space, View};
 use crate::execute::comm::{Alarm, Channel, Hub, Peers};
 use crate::execute::device::cpu::Cpu;
-use crate::execute::device::{Device, FreeMemory, Need, Queue, Queues, Submission, Tracing};
+use crate::execute::device::{Device, FreeMemory, Need, Queue, Queues, Submission, Tracing, WholeStep};
 use crate::execute::error::ExecuteError;
 use crate::execute::limits;
 use crate::execute::storage::Types;
@@ -90,7 +92,9 @@ pub fn few_devices(ranks: u64) -> ExecuteError {
 
 /// The memory of ranks that share one GPU.
 pub struct Cuda {
-    // Dropped from the first to the last: the GPU goes when nothing of it is left.
+    // Dropped from the first to the last: the GPU goes when nothing of it is left, and memory when no link knows it.
+    /// Of its one rank, where each rank has a GPU of its own.
+    links: Option<Arc<Links>>,
     kernels: Kernels,
     products: Products,
     ranks: Vec<Memory>,
@@ -101,8 +105,6 @@ pub struct Cuda {
     peers: Peers,
     /// By place, the ranks' numbers in the run.
     numbers: Vec<usize>,
-    /// Of its one rank, where each rank has a GPU of its own.
-    links: Option<Arc<Links>>,
     /// Rings when another rank has failed.
     alarm: Alarm,
     /// Of a copy between steps.
@@ -162,7 +164,7 @@ impl Device for Cuda {
     }
 
     fn beside(&self, needs: &[Need]) -> Bytes {
-        Bytes(needs.iter().map(|need| Memory::beside(need) as u64).sum())
+        Bytes(needs.iter().map(|need| Memory::beside(&self.gpu, need) as u64).sum())
     }
 
     fn submission(&self) -> Submission {
@@ -230,6 +232,11 @@ impl Device for Cuda {
     fn open<'d>(&'d self) -> Result<Box<dyn Queues + 'd>, ExecuteError> {
         let count = self.ranks.len();
         self.gpu.bind()?;
+        let standings: Vec<_> = (0..count).map(|_| Arc::new(Standing::new(self.alarm.clone()))).collect();
+        let whole = match standings.as_slice() {
+            [alone] => Some(StepGraph::new(&self.gpu, self.links.as_ref(), alone)?),
+            _ => None,
+        };
         Ok(Box::new(CudaQueues {
             cuda: self,
             host: self.host.open()?,
@@ -238,7 +245,8 @@ impl Device for Cuda {
                 Peers::Absent => Hub::alone(),
             },
             stages: (0..count).map(|_| AtomicUsize::new(0)).collect(),
-            standings: (0..count).map(|_| Standing::new(self.alarm.clone())).collect(),
+            standings,
+            whole,
             inboxes: Inboxes::default(),
             board: Board::new()?,
             start: Event::new(Timing::Kept)?,
@@ -253,7 +261,9 @@ struct CudaQueues<'d> {
     hub: Hub,
     /// By rank, how many of its stages have a user.
     stages: Vec<AtomicUsize>,
-    standings: Vec<Standing>,
+    standings: Vec<Arc<Standing>>,
+    /// Of a rank that is alone on the GPU: ranks that share it meet on the host.
+    whole: Option<StepGraph>,
     inboxes: Inboxes,
     board: Board,
     /// The begin of a step, on a stream of its own.
@@ -318,11 +328,13 @@ impl Queues for CudaQueues<'_> {
             on,
             cores: self.host.queue(rank, stream, &[])?,
             standing,
+            whole: self.whole.as_ref(),
             known: Waits::default(),
             groups: memberships,
             reach,
             inboxes: &self.inboxes,
             step: 0,
+            pass: 0,
             start: &self.start,
             marks: Vec::new(),
             ends: Vec::new(),
@@ -338,8 +350,12 @@ impl Queues for CudaQueues<'_> {
         }))
     }
 
+    fn whole_step(&self, _rank: usize) -> Option<&dyn WholeStep> {
+        self.whole.as_ref().map(|whole| whole as _)
+    }
+
     fn restart(&self) {
-        self.standings.iter().for_each(Standing::restart);
+        self.standings.iter().for_each(|standing| standing.restart());
         let begin = || {
             self.cuda.gpu.bind()?;
             self.start.record(&self.begins)?;

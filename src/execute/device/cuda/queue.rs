@@ -11,6 +11,8 @@ use super::driver::Gpu;
 use super::encode::{Encoder, collectives};
 use super::error::CudaError;
 use super::graph::Graph;
+use super::graph::calls::{is_of_cores, is_own_work, needs_host};
+use super::graph::step::StepGraph;
 use super::inboxes::Inboxes;
 use super::kernels::Kernels;
 use super::membership::Membership;
@@ -20,7 +22,7 @@ use super::prepared::Prepared;
 use super::standing::{End, Standing};
 use super::stream::{Event, Stream as GpuStream, Timing};
 use super::work::Work;
-use crate::execute::call::{Call, Space};
+use crate::execute::call::Call;
 use crate::execute::comm::Mailbox;
 use crate::execute::device::{Queue, Tracing, Upcoming};
 use crate::execute::error::ExecuteError;
@@ -52,12 +54,15 @@ pub struct CudaQueue<'r> {
     /// Of the CPU device, for what cores do in this stream.
     pub cores: Box<dyn Queue + 'r>,
     pub standing: &'r Standing,
+    /// The rank's step as one graph, where it may be one.
+    pub whole: Option<&'r StepGraph>,
     pub known: Waits,
     /// By group, where the stream has collectives in it.
     pub groups: [Option<Membership>; Group::COUNT],
     pub reach: Reach<'r>,
     pub inboxes: &'r Inboxes,
     pub step: u64,
+    pub pass: u64,
     /// The begin of the step on the GPU.
     pub start: &'r Event,
     /// Both sides of instructions, in steps that are traced.
@@ -82,25 +87,7 @@ pub struct CudaQueue<'r> {
 // SAFETY: the addresses of calls are only keys.
 unsafe impl Send for CudaQueue<'_> {}
 
-/// Whether a call is work of its stream alone, known before it is submitted. Other calls meet other ranks or the host.
-const fn is_own_work(call: &Call) -> bool {
-    let is_other = matches!(
-        call,
-        Call::Collective { .. }
-            | Call::Send { .. }
-            | Call::Receive { .. }
-            | Call::Check { .. }
-            | Call::LossWeight(_)
-    );
-    !is_other && !is_of_cores(call)
-}
-
-/// Whether cores do a call, although it comes in a stream of the GPU: without overlap the host's update does.
-const fn is_of_cores(call: &Call) -> bool {
-    matches!(call, Call::AdamW(update) if matches!(update.moments[0].space, Space::Host))
-}
-
-impl CudaQueue<'_> {
+impl<'r> CudaQueue<'r> {
     fn prepare_call(&mut self, call: &Call) -> Result<*const Call, CudaError> {
         let key = std::ptr::from_ref(call);
         if !self.prepared.contains_key(&key) {
@@ -128,7 +115,8 @@ impl CudaQueue<'_> {
         let works = || self.pending.iter().flat_map(|call| &self.prepared[call]);
         let give = || works().try_for_each(|work| work.submit(&self.on, &self.gpu));
         let key = (first, self.pending.len());
-        if self.tracing == Tracing::On || works().count() < LEAST_WORK {
+        let in_parts = self.whole.is_none_or(StepGraph::is_in_parts);
+        if self.tracing == Tracing::On || !in_parts || works().count() < LEAST_WORK {
             give()?;
         } else if let Some(graph) = self.graphs.get(&key) {
             graph.launch(&self.on)?;
@@ -174,9 +162,14 @@ impl CudaQueue<'_> {
         }
     }
 
-    /// Ends what other GPUs wait for, or this one for them, unless all goes well.
+    /// The rank's step, if it is being captured.
+    pub(super) fn captured(&self) -> Option<&'r StepGraph> {
+        self.whole.filter(|whole| whole.is_captured())
+    }
+
+    /// Ends what other GPUs wait for, or this one for them, unless all goes well or nothing is done yet.
     fn end_unless(&self, goes_well: bool) {
-        if let (Reach::Joined(links), false) = (&self.reach, goes_well) {
+        if let (Reach::Joined(links), false, None) = (&self.reach, goes_well, self.captured()) {
             links.abort();
         }
     }
@@ -250,6 +243,11 @@ impl CudaQueue<'_> {
 impl Queue for CudaQueue<'_> {
     fn prepare(&mut self, instructions: &[Upcoming<'_>]) -> Done {
         self.gpu.bind()?;
+        if let Some(whole) = self.whole
+            && instructions.iter().any(|one| one.calls.iter().any(needs_host))
+        {
+            whole.refuse();
+        }
         self.awaited = instructions.iter().map(|instruction| instruction.is_awaited).collect();
         for call in instructions.iter().flat_map(|one| one.calls) {
             match call {
@@ -274,9 +272,10 @@ impl Queue for CudaQueue<'_> {
             self.board.clear(place);
         }
         (self.step, self.known, self.tracing) = (step, Waits::default(), tracing);
+        (self.pass, self.failure) = (self.standing.pass(), None);
         self.pending.clear();
         let bound = self.gpu.bind();
-        self.keep(bound);
+        self.keep(bound.and_then(|()| self.captured().map_or(Ok(()), |whole| whole.enter(&self.on))));
     }
 
     fn wait(&mut self, waits: &Waits) -> bool {
@@ -349,12 +348,13 @@ impl Queue for CudaQueue<'_> {
     }
 
     fn finish(&mut self) -> Done {
-        match self.failure.take() {
-            Some(failure) => Err(failure.into()),
-            None => {
-                self.flush()?;
-                self.settle()
-            }
+        if let Some(failure) = self.failure.take() {
+            return Err(failure.into());
+        }
+        self.flush()?;
+        match self.captured() {
+            Some(whole) => Ok(whole.leave(&self.on)?),
+            None => self.settle(),
         }
     }
 

@@ -19,6 +19,8 @@ pub enum End {
 
 #[derive(Default)]
 struct State {
+    /// How often it began.
+    pass: u64,
     submitted: Waits,
     /// By stream and instruction.
     ends: [Vec<End>; Stream::ALL.len()],
@@ -51,11 +53,17 @@ impl Standing {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A new step: nothing is submitted, nothing has failed.
+    /// A new pass, which is a step or its capture: nothing is submitted, nothing has failed.
     pub fn restart(&self) {
         let mut state = self.lock();
+        state.pass += 1;
         (state.submitted, state.failed) = (Waits::default(), false);
         state.ends.iter_mut().for_each(Vec::clear);
+    }
+
+    /// The number of the pass, from 1 on.
+    pub fn pass(&self) -> u64 {
+        self.lock().pass
     }
 
     /// Blocks until every stream has submitted what `waits` asks for. The ends of the last instruction of each that is

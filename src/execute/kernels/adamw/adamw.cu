@@ -5,6 +5,7 @@
 // What one step does to each element, in f32.
 struct Step {
     float beta1, rest1, beta2, rest2, rate, root, kept, clip, epsilon;
+    bool is_lost;
 };
 
 // βⁿ by squaring.
@@ -17,8 +18,12 @@ DEVICE double power(double base, u32 exponent) {
     return product;
 }
 
-// `scalars` begin with the number of steps made before, the seed, the learning rate and the clip factor.
-DEVICE Step step_of(const double *scalars, double beta1, double beta2, double epsilon, double weight_decay) {
+// Where the losses begin among the numbers of the step.
+constexpr u32 HEAD = 8;
+
+// `scalars` begin with the number of steps made before, the seed, the learning rate and the clip factor. A step one of whose
+// `losses` losses is not finite is lost and changes nothing: the host, which ends the run, may look at it only afterwards.
+DEVICE Step step_of(const double *scalars, u32 losses, double beta1, double beta2, double epsilon, double weight_decay) {
     __shared__ Step step;
     if (threadIdx.x == 0) {
         u32 number = (u32)scalars[0] + 1;
@@ -32,6 +37,10 @@ DEVICE Step step_of(const double *scalars, double beta1, double beta2, double ep
         step.kept = (float)(1.0 - learning_rate * weight_decay);
         step.clip = (float)scalars[3];
         step.epsilon = (float)epsilon;
+        step.is_lost = false;
+        for (u32 loss = 0; loss < losses; loss++) {
+            step.is_lost |= scalars[HEAD + loss] - scalars[HEAD + loss] != 0.0;
+        }
     }
     __syncthreads();
     return step;
@@ -42,6 +51,9 @@ DEVICE Step step_of(const double *scalars, double beta1, double beta2, double ep
 template <typename Parameter>
 DEVICE void update(const Step &step, const Gradient *gradient, Parameter *parameters, float *first, float *second,
                    Storage *working, u64 count) {
+    if (step.is_lost) {
+        return;
+    }
     u64 threads = (u64)gridDim.x * blockDim.x;
     for (u64 place = thread_number() * RUN; place < count; place += threads * RUN) {
         u32 there = left(count, place);
@@ -66,14 +78,16 @@ DEVICE void update(const Step &step, const Gradient *gradient, Parameter *parame
 
 // Parameters that are rounded copies of a master in f32.
 KERNEL adamw_master(const Gradient *gradient, float *master, float *first, float *second, Storage *parameters,
-                    u64 count, const double *scalars, double beta1, double beta2, double epsilon, double weight_decay) {
-    Step step = step_of(scalars, beta1, beta2, epsilon, weight_decay);
+                    u64 count, const double *scalars, u32 losses, double beta1, double beta2, double epsilon,
+                    double weight_decay) {
+    Step step = step_of(scalars, losses, beta1, beta2, epsilon, weight_decay);
     update(step, gradient, master, first, second, parameters, count);
 }
 
 // Parameters that are themselves what is updated.
 KERNEL adamw_parameters(const Gradient *gradient, Storage *parameters, float *first, float *second, u64 count,
-                        const double *scalars, double beta1, double beta2, double epsilon, double weight_decay) {
-    Step step = step_of(scalars, beta1, beta2, epsilon, weight_decay);
+                        const double *scalars, u32 losses, double beta1, double beta2, double epsilon,
+                        double weight_decay) {
+    Step step = step_of(scalars, losses, beta1, beta2, epsilon, weight_decay);
     update(step, gradient, parameters, first, second, (Storage *)0, count);
 }

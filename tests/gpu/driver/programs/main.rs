@@ -2,6 +2,7 @@
 //! and else prints the error that it got. Tests start it with the fake libraries on the loader's path.
 
 mod graphs;
+mod mapping;
 mod memory;
 mod nccl;
 mod ordering;
@@ -15,7 +16,7 @@ use std::process::ExitCode;
 type Scenario = fn() -> Result<(), String>;
 
 fn main() -> ExitCode {
-    let scenarios: [(&str, Scenario); 50] = [
+    let scenarios: [(&str, Scenario); 51] = [
         ("waits", ordering::waits),
         ("forgets-to-wait", ordering::forgets_to_wait),
         ("reads-too-early", ordering::reads_too_early),
@@ -26,6 +27,7 @@ fn main() -> ExitCode {
         ("out-of-memory", memory::out_of_memory),
         ("rows-and-sets", memory::rows_and_sets),
         ("unwritten", memory::unwritten),
+        ("mapping", mapping::whole),
         ("replays", graphs::replays),
         ("graph-without-order", graphs::without_order),
         ("unjoined", graphs::unjoined),

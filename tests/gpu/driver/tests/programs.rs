@@ -66,6 +66,14 @@ fn a_download_of_what_nothing_wrote_is_found() {
 }
 
 #[test]
+fn physical_memory_is_mapped_and_given_back() {
+    for program in orders("mapping") {
+        program.fails(&["OUT_OF_MEMORY"]);
+    }
+    program("mapping").with("FAKE_CUDA_MAPPING", "off").fails(&["NOT_SUPPORTED"]);
+}
+
+#[test]
 fn graphs_are_replayed_and_replaced() {
     orders("replays").into_iter().for_each(Program::passes);
 }

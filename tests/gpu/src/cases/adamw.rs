@@ -9,6 +9,7 @@ use crate::{Argument, Case, Gpu, Launch};
 pub const CASES: &[Case] = &[
     Case { name: "with a master", run: with_master },
     Case { name: "without a master", run: without_master },
+    Case { name: "of a step whose loss is lost", run: lost },
 ];
 
 const BETAS: (f64, f64) = (0.9, 0.95);
@@ -62,10 +63,16 @@ impl State {
 }
 
 /// The numbers of the step and of the run.
-fn end(gpu: &mut Gpu, count: usize, step: i32) -> [Argument; 6] {
-    let scalars = gpu.upload(&[f64::from(step - 1), f64::from_bits(7), RATE, CLIP]);
+fn end(gpu: &mut Gpu, count: usize, step: i32) -> [Argument; 7] {
+    end_with(gpu, count, step, [3.0, 0.0])
+}
+
+/// The same with these losses behind the norm's squares.
+fn end_with(gpu: &mut Gpu, count: usize, step: i32, losses: [f64; 2]) -> [Argument; 7] {
+    let head = [f64::from(step - 1), f64::from_bits(7), RATE, CLIP, f64::NAN, 0.0, 0.0, 0.0];
+    let scalars = gpu.upload(&[&head[..], &losses].concat());
     let [beta1, beta2, epsilon, decay] = [BETAS.0, BETAS.1, EPSILON, DECAY].map(Argument::F64);
-    [Argument::U64(count as u64), Argument::Buffer(scalars), beta1, beta2, epsilon, decay]
+    [Argument::U64(count as u64), Argument::Buffer(scalars), Argument::U32(2), beta1, beta2, epsilon, decay]
 }
 
 /// With so few blocks that threads take several turns, as they do with real parameters.
@@ -107,6 +114,22 @@ fn without_master(gpu: &mut Gpu) -> Outcome {
             let arguments = [&tensors[..], &end(gpu, count, 6)].concat();
             run(gpu, &adamw::source(types), &few_blocks(adamw::parameters(count as u64)), &arguments)?;
             state.close(gpu, parameter, 6)?;
+        }
+    }
+    Ok(())
+}
+
+/// Nothing changes.
+fn lost(gpu: &mut Gpu) -> Outcome {
+    let (mut random, count) = (Random(3), 1003);
+    for losses in [[2.0, f64::NAN], [f64::NEG_INFINITY, 2.0]] {
+        let state = State::new(gpu, &mut random, Stored::F32, Stored::F32, count);
+        let State { gradient, parameters, first, second } = &state;
+        let tensors = [gradient, parameters, first, second].map(Tensor::argument);
+        let arguments = [&tensors[..], &end_with(gpu, count, 6, losses)].concat();
+        run(gpu, &adamw::source(Types::F32), &adamw::parameters(count as u64), &arguments)?;
+        for tensor in [parameters, first, second] {
+            Stored::F32.same(gpu, "what stays", tensor.buffer, &tensor.values)?;
         }
     }
     Ok(())

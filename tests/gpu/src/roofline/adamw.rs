@@ -6,8 +6,8 @@ use crate::launch::adamw;
 use crate::launch::runs::Types;
 use crate::{Argument, Gpu};
 
-/// Numbers of the step that are read: those of steps, the learning rate, the clip factor.
-const NUMBERS: u64 = 3;
+/// Numbers of the step that are read: those of steps, the learning rate, the clip factor, a loss.
+const NUMBERS: u64 = 4;
 
 pub fn entries(size: Size) -> Vec<Entry> {
     let count = size.of(1 << 18, 100_000_000);
@@ -43,7 +43,8 @@ fn parameters(gpu: &mut Gpu, count: u64) -> Work {
 }
 
 fn with_step(operands: &mut Operands, mut arguments: Vec<Argument>, count: u64) -> Vec<Argument> {
-    arguments.extend([Argument::U64(count), operands.f64(&[10.0, 7.0, 1e-4, 1.0])]);
+    arguments.extend([Argument::U64(count), operands.f64(&[10.0, 7.0, 1e-4, 1.0, 0.0, 0.0, 0.0, 0.0, 3.0])]);
+    arguments.push(Argument::U32(1));
     arguments.extend([0.9, 0.999, 1e-8, 0.1].map(Argument::F64));
     arguments
 }

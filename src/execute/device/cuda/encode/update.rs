@@ -87,6 +87,7 @@ impl Encoder<'_> {
         one(kernel
             .number(count)
             .reads(self.at(update.scalars))
+            .number(small("losses of a step", update.losses)?)
             .number(update.betas.0)
             .number(update.betas.1)
             .number(update.epsilon)

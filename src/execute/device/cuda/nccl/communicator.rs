@@ -7,8 +7,8 @@
 
 use std::ffi::c_int;
 use std::ptr::null_mut;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use cudarc::nccl::sys::{ncclComm_t, ncclDataType_t, ncclRedOp_t, ncclUniqueId};
@@ -42,8 +42,8 @@ pub struct Seat {
 /// One GPU's place among those that do something together. One thread at a time may use it.
 #[derive(Debug)]
 pub struct Communicator {
-    nccl: Nccl,
-    handle: ncclComm_t,
+    pub(super) nccl: Nccl,
+    pub(super) handle: ncclComm_t,
     gpu: Arc<Gpu>,
     alarm: Alarm,
     pub members: usize,
@@ -51,6 +51,8 @@ pub struct Communicator {
     /// What it joins, in words.
     name: String,
     is_aborted: AtomicBool,
+    /// Handles of the memory that is registered with it.
+    pub(super) registered: Mutex<Vec<usize>>,
 }
 
 // SAFETY: a communicator is bound to no thread.
@@ -110,6 +112,7 @@ impl Nccl {
                 member: seat.member,
                 name: name.to_owned(),
                 is_aborted: AtomicBool::new(false),
+                registered: Mutex::default(),
             });
         }
         // SAFETY: as it was begun.
@@ -163,7 +166,7 @@ const SUM: c_int = ncclRedOp_t::ncclSum as c_int;
 
 impl Communicator {
     /// Waits until what a call began with `status` is under way.
-    fn settle(&self, status: Status, action: &str) -> Done {
+    pub(super) fn settle(&self, status: Status, action: &str) -> Done {
         let mut status = status;
         let mut pause = Pause::default();
         while status == IN_PROGRESS {
@@ -374,6 +377,7 @@ impl Drop for Communicator {
         if self.handle.is_null() || self.is_aborted.load(Ordering::Acquire) || self.gpu.bind().is_err() {
             return;
         }
+        self.deregister();
         // SAFETY: nobody uses it any more, and its streams are idle.
         let mut status = unsafe { (self.nccl.0.finalize)(self.handle) };
         let (began, mut pause) = (Instant::now(), Pause::default());

@@ -67,6 +67,8 @@ pub struct Functions {
         unsafe extern "C" fn(*const c_void, *mut c_void, usize, c_int, c_int, ncclComm_t, CUstream) -> Status,
     pub send: unsafe extern "C" fn(*const c_void, usize, c_int, c_int, ncclComm_t, CUstream) -> Status,
     pub receive: unsafe extern "C" fn(*mut c_void, usize, c_int, c_int, ncclComm_t, CUstream) -> Status,
+    pub register: Option<unsafe extern "C" fn(ncclComm_t, *mut c_void, usize, *mut *mut c_void) -> Status>,
+    pub deregister: Option<unsafe extern "C" fn(ncclComm_t, *mut c_void) -> Status>,
 }
 
 impl Functions {
@@ -110,6 +112,8 @@ impl Functions {
                 broadcast: library.function(c"ncclBroadcast")?,
                 send: library.function(c"ncclSend")?,
                 receive: library.function(c"ncclRecv")?,
+                register: library.function(c"ncclCommRegister").ok(),
+                deregister: library.function(c"ncclCommDeregister").ok(),
             })
         }
     }

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::super::driver::Gpu;
 use super::super::error::CudaError;
+use super::super::graph::{self, Slot};
 use super::super::stream::Stream as GpuStream;
 use super::Nccl;
 use super::circles::{Circle, circles};
@@ -41,6 +42,8 @@ pub struct Links {
     groups: HashMap<Circle, Arc<Communicator>>,
     outgoing: HashMap<usize, Communicator>,
     incoming: HashMap<usize, Incoming>,
+    /// The rank's step, where it is a graph.
+    pub graph: Slot,
     alarm: Alarm,
 }
 
@@ -153,6 +156,7 @@ impl Links {
             groups: HashMap::new(),
             outgoing: HashMap::new(),
             incoming: HashMap::new(),
+            graph: Slot::default(),
             alarm: alarm.clone(),
         }
     }
@@ -208,6 +212,16 @@ impl Links {
         self.groups.values().map(|group| &**group).chain(self.outgoing.values()).chain(incoming)
     }
 
+    /// Registers memory of the rank, each of its blocks with each communicator. Whether all of it is registered.
+    pub fn register(&self, blocks: &[(u64, usize)]) -> bool {
+        !blocks.is_empty() && self.communicators().all(|one| blocks.iter().all(|block| one.register(*block)))
+    }
+
+    /// Undoes what [`Self::register`] did.
+    pub fn deregister(&self) {
+        self.communicators().for_each(Communicator::deregister);
+    }
+
     /// Waits until `stream` has done all that it was given.
     ///
     /// # Errors
@@ -235,8 +249,15 @@ impl Links {
         waited
     }
 
-    /// Ends all that is under way on this GPU, once for all.
+    /// The streams that messages come in by.
+    pub fn incoming_streams(&self) -> impl Iterator<Item = &GpuStream> {
+        self.incoming.values().map(|incoming| &incoming.stream)
+    }
+
+    /// Ends all that is under way on this GPU, once for all. A communicator would wait for a graph that has work of it; one
+    /// that is under way is given back when the abort has ended it.
     pub fn abort(&self) {
+        graph::give_back(&self.graph);
         self.communicators().for_each(Communicator::abort);
     }
 }

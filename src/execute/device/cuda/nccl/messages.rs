@@ -24,9 +24,9 @@ impl CudaQueue<'_> {
     fn keep_for_itself(&self, from: View, inbox: View) -> Done {
         let (from, to) = (self.encoder.memory.at(from), self.encoder.memory.at(inbox));
         let state = self.inboxes.at(to.address)?;
-        self.on.wait(&state.empty)?;
+        state.empty.wait(&self.on, self.pass)?;
         self.perform_now(Work::Copy { from, to })?;
-        Ok(state.full.record(&self.on)?)
+        Ok(state.full.record(&self.on, self.pass)?)
     }
 
     /// Receives the next message of `from` to `inbox`, once it is empty.
@@ -34,17 +34,17 @@ impl CudaQueue<'_> {
         let incoming = links.from(from).ok_or_else(|| no_link(from))?;
         let at = self.encoder.memory.at(inbox);
         let state = self.inboxes.at(at.address)?;
-        incoming.stream.wait(&state.empty)?;
+        state.empty.wait(&incoming.stream, self.pass)?;
         incoming.communicator.receive(&incoming.stream, 0, at)?;
-        Ok(state.full.record(&incoming.stream)?)
+        Ok(state.full.record(&incoming.stream, self.pass)?)
     }
 
     /// Takes a message that was posted out of `inbox`.
     pub(in super::super) fn take(&self, inbox: View, to: View) -> Done {
         let (from_at, to_at) = (self.encoder.memory.at(inbox), self.encoder.memory.at(to));
         let state = self.inboxes.at(from_at.address)?;
-        self.on.wait(&state.full)?;
+        state.full.wait(&self.on, self.pass)?;
         self.perform_now(Work::Copy { from: from_at, to: to_at })?;
-        Ok(state.empty.record(&self.on)?)
+        Ok(state.empty.record(&self.on, self.pass)?)
     }
 }

@@ -13,6 +13,7 @@ pub mod links;
 mod messages;
 pub mod network;
 mod pause;
+mod registration;
 
 use std::ffi::c_void;
 use std::path::PathBuf;

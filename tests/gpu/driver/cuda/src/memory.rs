@@ -11,6 +11,10 @@ pub struct Memory {
     pub allocations: BTreeMap<u64, Allocation>,
     /// Pinned memory of the host by its address.
     pub pinned: BTreeMap<u64, Pinned>,
+    /// Physical memory by its handle.
+    pub physical: BTreeMap<u64, Physical>,
+    /// Ranges of addresses by where they begin.
+    pub reserved: BTreeMap<u64, Reserved>,
     count: u64,
 }
 
@@ -19,6 +23,21 @@ pub struct Allocation {
     pub bytes: usize,
     /// In words.
     pub name: String,
+    /// It is physical memory that is mapped.
+    pub is_mapped: bool,
+}
+
+pub struct Physical {
+    pub device: usize,
+    pub bytes: usize,
+    /// It goes once no range has it any more.
+    pub is_released: bool,
+}
+
+pub struct Reserved {
+    pub bytes: usize,
+    /// The physical memory that is mapped to all of it.
+    pub physical: Option<u64>,
 }
 
 pub struct Pinned {
@@ -53,8 +72,9 @@ impl Memory {
     }
 
     fn used(&self, device: usize) -> usize {
-        let of_device = self.allocations.values().filter(|allocation| allocation.device == device);
-        of_device.map(|allocation| allocation.bytes).sum()
+        let plain = self.allocations.values().filter(|one| one.device == device && !one.is_mapped);
+        let physical = self.physical.values().filter(|one| one.device == device);
+        plain.map(|one| one.bytes).chain(physical.map(|one| one.bytes)).sum()
     }
 
     /// Where an address lies, in words.
@@ -84,11 +104,15 @@ impl Driver {
         if bytes > self.free_memory(device) {
             return Err(Error::CUDA_ERROR_OUT_OF_MEMORY.into());
         }
-        self.memory.count += 1;
-        let name = format!("allocation {} ({bytes} bytes of device {device})", self.memory.count);
+        let name = self.name_of_next(device, bytes);
         let address = self.device.0.allocate(&name, bytes);
-        self.memory.allocations.insert(address, Allocation { device, bytes, name });
+        self.memory.allocations.insert(address, Allocation { device, bytes, name, is_mapped: false });
         Ok(address)
+    }
+
+    pub fn name_of_next(&mut self, device: usize, bytes: usize) -> String {
+        self.memory.count += 1;
+        format!("allocation {} ({bytes} bytes of device {device})", self.memory.count)
     }
 
     pub fn free(&mut self, address: u64) {

@@ -29,6 +29,10 @@ pub struct Settings {
     pub capability: (i32, i32),
     /// `FAKE_CUDA_PROCESSORS`, the multiprocessors of each device.
     pub processors: i32,
+    /// `FAKE_CUDA_MAPPING`: `off` is a device that maps no physical memory to addresses.
+    pub mapping: bool,
+    /// `FAKE_CUDA_FABRIC`: `on` is a device that says it has handles for a network of GPUs, which is not set up.
+    pub fabric: bool,
     /// `FAKE_CUDA_PEERS`: whether devices reach each other's memory.
     pub peers: bool,
     /// `FAKE_CUDA_SEED`, of the order in which streams run.
@@ -70,6 +74,8 @@ impl Settings {
             capability: capability
                 .unwrap_or_else(|| wrong("FAKE_CUDA_CAPABILITY", "two numbers such as 8.0")),
             processors: number("FAKE_CUDA_PROCESSORS", 8),
+            mapping: choice("FAKE_CUDA_MAPPING", &[("on", true), ("off", false)]),
+            fabric: choice("FAKE_CUDA_FABRIC", &[("off", false), ("on", true)]),
             peers: choice("FAKE_CUDA_PEERS", &[("on", true), ("off", false)]),
             seed: number("FAKE_CUDA_SEED", 0),
             eagerness: choice("FAKE_CUDA_ORDER", &[("lazy", Eagerness::Lazy), ("eager", Eagerness::Eager)]),

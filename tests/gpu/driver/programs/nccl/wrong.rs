@@ -6,6 +6,7 @@ use super::{
     BFLOAT, Config, FLOAT, Handle, INVALID_ARGUMENT, INVALID_USAGE, Id, OK, SUM, asked, expect_code,
     expect_words, nccl, ok,
 };
+use crate::mapping::{allow, map};
 use std::ptr::null_mut;
 
 const COUNT: usize = 1000;
@@ -132,13 +133,20 @@ fn in_a_group(communicator: Handle, memory: u64, stream: Handle) -> Result<(), S
     expect_code("ncclGroupEnd", unsafe { (library.group_end)() }, INVALID_ARGUMENT)
 }
 
+/// Bytes of memory that is mapped.
+const MAPPED: usize = 2 << 20;
+
 fn registered(communicator: Handle, memory: u64) -> Result<(), String> {
     let (library, mut handle) = (nccl(), null_mut());
-    ok("ncclCommRegister", unsafe { (library.register)(communicator, memory, 4 * COUNT, &mut handle) })?;
+    let code = unsafe { (library.register)(communicator, memory, 4 * COUNT, &mut handle) };
+    expect_code("memory of cuMemAlloc", code, INVALID_USAGE)?;
+    let (_, memory) = map(MAPPED)?;
+    allow(memory, MAPPED)?;
+    ok("ncclCommRegister", unsafe { (library.register)(communicator, memory, MAPPED, &mut handle) })?;
     ok("ncclCommDeregister", unsafe { (library.deregister)(communicator, handle) })?;
     let code = unsafe { (library.deregister)(communicator, handle) };
     expect_code("ncclCommDeregister", code, INVALID_ARGUMENT)?;
-    let code = unsafe { (library.register)(communicator, memory, 4 * COUNT + 1, &mut handle) };
+    let code = unsafe { (library.register)(communicator, memory, MAPPED + 1, &mut handle) };
     expect_code("ncclCommRegister", code, INVALID_ARGUMENT)
 }
 

@@ -28,7 +28,8 @@ entries! {
         if address == 0 {
             return Ok(());
         }
-        let Some(device) = session.memory.allocations.get(&address).map(|allocation| allocation.device) else {
+        let plain = session.memory.allocations.get(&address).filter(|allocation| !allocation.is_mapped);
+        let Some(device) = plain.map(|allocation| allocation.device) else {
             return refuse(Error::CUDA_ERROR_INVALID_VALUE, format!("a free of {address:#x}, where no allocation begins"));
         };
         // The documentation has it wait for all that the device does.

@@ -15,6 +15,7 @@ mod functions;
 mod graphs;
 mod launches;
 mod library;
+mod mapping;
 mod nccl;
 mod operations;
 mod ours;

@@ -104,9 +104,18 @@ pub unsafe extern "C" fn ncclCommRegister(
 ) -> u32 {
     call_on("ncclCommRegister", communicator, Use::Change, |session| {
         session.nccl.communicator(communicator)?.allow()?;
-        if session.memory.allocation(start, bytes).is_none() {
-            let place = session.memory.describe(start);
-            return refuse(Code::InvalidArgument, format!("no allocation has {bytes} bytes at {place}"));
+        let place = session.memory.describe(start);
+        match session.memory.allocation(start, bytes) {
+            None => {
+                return refuse(Code::InvalidArgument, format!("no allocation has {bytes} bytes at {place}"));
+            }
+            Some((_, allocation)) if !allocation.is_mapped => {
+                return refuse(
+                    Code::InvalidUsage,
+                    format!("{place} is of cuMemAlloc, which is not registered"),
+                );
+            }
+            Some(_) => {}
         }
         session.nccl.buffers += 1;
         let number = session.nccl.buffers;
