@@ -18,7 +18,7 @@ use crate::execute::ranks::parts::{self, Parts};
 use crate::execute::ranks::placement::{Placement, Stages};
 use crate::execute::ranks::rank::Rank;
 use crate::execute::room::{self, Beside, Seekers};
-use crate::execute::run::Run;
+use crate::execute::run::{DeviceKind, Run};
 use crate::execute::share::{Share, Sums};
 use crate::execute::submitting::workers;
 use crate::execute::threads::{Work, together};
@@ -178,6 +178,12 @@ impl Fleet {
     /// The place on the device of rank number `rank`.
     pub(super) fn on_device(&self, rank: usize) -> usize {
         rank - self.ranks.first().map_or(0, |first| first.index)
+    }
+
+    /// Whether parameters are those of a step's begin after its loss was no number. Ranks with a GPU each may do the step as
+    /// one graph, at whose end their losses are looked at: another rank may have updated its own.
+    pub fn keeps_parameters_of_a_lost_step(&self) -> bool {
+        self.run.settings.device != DeviceKind::Cuda || self.ranks.len() == 1
     }
 
     /// Looks at every output of the forward pass from now on.

@@ -229,7 +229,7 @@ fn perform(run: Run, request: &Request, observer: &mut dyn Observer) -> Result<O
     let ended = trained.map_err(|error| (error, true));
     let ended = ended.and_then(|()| end(&fleet, request, progress).map_err(|error| (error, false)));
     if let Err((error, in_training)) = ended {
-        let can_repeat = in_training && !is_failed_job;
+        let can_repeat = in_training && !is_failed_job && fleet.keeps_parameters_of_a_lost_step();
         let error = if can_repeat { explained(fleet, error, &batches, skipped) } else { error };
         trace.failure = Some(error.to_string());
         return Err(Failure { error, trace: Some(Box::new(trace)) });
