@@ -111,6 +111,7 @@ fn an_entry_point_that_refuses_ends_the_run() {
             "Destroy",
             "Free",
             "Unregister",
+            "Unmap",
             "Release",
             "Unload",
             "GetError",

@@ -34,15 +34,17 @@ impl Mapping {
     /// # Errors
     /// What the driver says.
     pub fn of(device: CUdevice) -> Result<Option<Self>, CudaError> {
-        // What a driver does not know of, it cannot do.
         let can = |attribute| {
             let mut answer = 0;
             // SAFETY: a place for the answer.
-            let asked = unsafe { sys::cuDeviceGetAttribute(&raw mut answer, attribute, device) };
-            asked == CUresult::CUDA_SUCCESS && answer != 0
+            match unsafe { sys::cuDeviceGetAttribute(&raw mut answer, attribute, device) } {
+                // What a driver does not know of, it cannot do.
+                CUresult::CUDA_ERROR_INVALID_VALUE => Ok(false),
+                asked => asked.result().doing("how a GPU maps memory").map(|()| answer != 0),
+            }
         };
-        if !can(Attribute::CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED)
-            || !can(Attribute::CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED)
+        if !can(Attribute::CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED)?
+            || !can(Attribute::CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED)?
         {
             return Ok(None);
         }
@@ -63,9 +65,9 @@ impl Mapping {
         };
         let mut without_fabric = least;
         without_fabric.allocFlags.gpuDirectRDMACapable =
-            u8::from(can(Attribute::CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED));
+            u8::from(can(Attribute::CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED)?);
         let mut most = without_fabric;
-        if can(Attribute::CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_FABRIC_SUPPORTED) {
+        if can(Attribute::CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_FABRIC_SUPPORTED)? {
             most.requestedHandleTypes |= Handles::CU_MEM_HANDLE_TYPE_FABRIC;
         }
         let mut kinds = vec![most, without_fabric, least];
