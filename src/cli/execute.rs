@@ -180,7 +180,7 @@ fn interrupted(trace: &Trace) -> String {
     }
 }
 
-/// Where the trace of a run that failed goes, and how its user learns of it.
+/// Writes the trace of a run that failed, and tells the user where it is.
 struct AfterFailure<'a> {
     outputs: &'a Outputs,
     trace: Option<&'a Path>,

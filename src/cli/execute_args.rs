@@ -1,4 +1,4 @@
-//! What `meshwright execute` is told on its command line, and what that means.
+//! The command line of `meshwright execute`: its options, and the settings that they give.
 
 use std::path::PathBuf;
 
@@ -23,7 +23,7 @@ use crate::strategy::Draft;
 
 const GRADIENTS: &str = "grads.safetensors";
 
-/// What was typed.
+/// The options, as typed.
 #[derive(Args, Clone, Debug)]
 pub struct ExecuteArgs {
     /// A plan document, as `plan --out` and `simulate --out` write it [default: a small GPT is planned]

@@ -104,7 +104,7 @@ fn is_measured(line: &str) -> bool {
 }
 
 #[test]
-#[ignore = "minutes without optimisation: CI runs it with the release build, as `just outputs` does"]
+#[ignore = "minutes: CI runs it by itself, as `just outputs` does"]
 fn blocks_show_what_commands_print() {
     let _pages = PAGES.lock().unwrap_or_else(PoisonError::into_inner);
     let mut stale = Vec::new();

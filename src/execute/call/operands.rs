@@ -58,8 +58,8 @@ pub struct Update {
     pub betas: (f64, f64),
     pub epsilon: f64,
     pub weight_decay: f64,
-    /// The head of the numbers of the step, and the losses behind it that a GPU looks at: of a step that has lost its
-    /// numbers it changes nothing.
+    /// The head of the numbers of the step, followed by `losses` losses. A GPU updates nothing if one of them is not
+    /// finite.
     pub scalars: View,
     pub losses: usize,
 }

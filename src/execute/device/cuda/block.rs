@@ -17,7 +17,7 @@ use crate::units::Bytes;
 pub struct Block {
     pub address: u64,
     pub bytes: usize,
-    /// Where it may be registered with NCCL.
+    /// `None` if it is a plain allocation, which NCCL does not register.
     mapped: Option<Mapped>,
 }
 

@@ -57,9 +57,7 @@ impl Joined {
         let alarm = world.control().alarm().clone();
         Ok(Self { carrier: None, gpus: vec![gpu], nccl, world: Some(world), alarm })
     }
-}
 
-impl Joined {
     /// Registers the ranks' memory with NCCL, which then need not copy it: that of all ranks or of none, because a collective
     /// must not meet both.
     fn register(&self) -> Result<(), ExecuteError> {

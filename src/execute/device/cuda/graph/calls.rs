@@ -22,8 +22,8 @@ pub const fn is_own_work(call: &Call) -> bool {
     !is_other && !is_of_cores(call)
 }
 
-/// Whether a call has the host look at what was computed, or compute, before anything comes after it. A loss is looked at
-/// behind a step that is a graph: see [`super::step`].
+/// Whether a call has the host look at what was computed, or compute, before anything comes after it. The host looks at
+/// the losses of a step that is a graph after it: see [`super::step`].
 pub fn needs_host(call: &Call) -> bool {
     match call {
         Call::Check { values, .. } => !is_number(*values),

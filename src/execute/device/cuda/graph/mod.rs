@@ -84,7 +84,7 @@ impl Graph {
         unsafe { sys::cuGraphUpload(self.0, stream.handle) }.result().doing("bringing a graph to a GPU")
     }
 
-    /// Does all of it behind what was submitted to `stream` before.
+    /// Does all of it after what was submitted to `stream` before.
     ///
     /// # Errors
     /// What the driver says.

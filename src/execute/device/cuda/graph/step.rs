@@ -104,7 +104,7 @@ impl StepGraph {
         stream.wait(&self.fork)
     }
 
-    /// The end of the graph comes behind what `stream` was given.
+    /// The end of the graph comes after what `stream` was given.
     ///
     /// # Errors
     /// What the driver says.
