@@ -89,6 +89,7 @@ impl Machine {
             return Err(format!("a barrier of {count} threads in a block of {}", self.threads.len()));
         }
         self.states[thread] = State::Barrier { name, line };
+        let warp = thread / 32;
         let barrier = self.barriers.get_mut(name as usize).ok_or(format!("there is no barrier {name}"))?;
         if !barrier.threads.is_empty() && barrier.expected != expected {
             return Err(format!(
@@ -97,19 +98,18 @@ impl Machine {
             ));
         }
         barrier.expected = expected;
-        barrier.threads.push(thread);
-        barrier.votes += u64::from(value != 0);
-        // The instruction is one of the whole warp: two lanes at different ones have diverged.
-        let warp = thread / 32 * 32;
-        let lanes = (warp..).zip(&self.states[warp..]).take(32);
-        let other = lanes.into_iter().find_map(|(other, state)| match *state {
-            State::Barrier { name: here, line: at } if here == name && at != line => Some((other, at)),
-            _ => None,
-        });
-        if let Some((other, at)) = other {
-            let text = self.line(at);
+        // The instruction is one of the whole warp: two lanes at different ones have diverged. The latest of the warp is
+        // compared, which was compared with the others.
+        let latest = barrier.threads.iter().rev().find(|&&other| other / 32 == warp);
+        if let Some(&other) = latest
+            && let State::Barrier { line: at, .. } = self.states[other]
+            && at != line
+        {
+            let (other, text) = (other % 32, self.line(at));
             return Err(format!("divergent barrier: thread {other} of the same warp waits at {text}"));
         }
+        barrier.threads.push(thread);
+        barrier.votes += u64::from(value != 0);
         if (barrier.threads.len() as u32) < expected {
             return Ok(false);
         }
