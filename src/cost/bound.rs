@@ -113,13 +113,15 @@ impl Bound<'_> {
     fn ends(&self) -> Vec<f64> {
         let strategy = self.strategy;
         let chunks: Vec<CallTimes> = self.layout.chunks.iter().map(|chunk| self.times(chunk)).collect();
-        let orders =
-            orders(strategy.schedule, strategy.pipeline, strategy.accumulation, strategy.virtual_stages);
         let held: Vec<Vec<u64>> = (0..strategy.pipeline).map(|stage| strategy.chunks_of(stage)).collect();
         let first = |stage: usize| chunks[held[stage][0] as usize];
         let leads = (0..strategy.pipeline).map(|stage| self.lead(stage as u32, &first(stage as usize)));
         let leads: Vec<f64> = leads.collect();
-        calls::ends(&orders, &chunks, &held, (&leads, self.reducing(), strategy.accumulation))
+        self.known.ends(&chunks, &leads, || {
+            let Strategy { schedule, pipeline, accumulation, virtual_stages, .. } = *strategy;
+            let orders = self.known.orders(|| orders(schedule, pipeline, accumulation, virtual_stages));
+            calls::ends(orders, &chunks, &held, (&leads, self.reducing(), accumulation))
+        })
     }
 
     /// Runs of like units of a stage, and how many each has.

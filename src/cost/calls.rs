@@ -36,6 +36,17 @@ pub struct CallTimes {
 }
 
 impl CallTimes {
+    /// All of it in numbers: two that have the same are alike.
+    pub(super) fn bits(&self) -> impl Iterator<Item = u64> + use<> {
+        let Self { forward, backward, reducing, reductions, .. } = *self;
+        let passes = [forward, backward, reducing];
+        let passes = passes.map(|PassBound { seconds, lead, slack, early }| [seconds, lead, slack, early]);
+        let others = [self.weight, self.send_forward, self.send_backward];
+        let seconds = passes.into_iter().flatten().chain(others);
+        let seconds = seconds.chain([reductions.all, reductions.done, reductions.last]).map(f64::to_bits);
+        seconds.chain([u64::from(self.sends_gradient), u64::from(self.sends_within)])
+    }
+
     /// Seconds on the stream of the kernels for one micro-batch.
     pub fn alone(&self) -> f64 {
         let sends = if self.sends_within { self.send_forward + self.send_backward } else { 0.0 };

@@ -1,6 +1,6 @@
 //! What the passes of chunks hold and take, computed once for all chunks whose units are alike.
 
-use std::cell::RefCell;
+use std::cell::{OnceCell, RefCell};
 use std::collections::HashMap;
 
 use foldhash::fast::FixedState;
@@ -8,6 +8,7 @@ use smallvec::SmallVec;
 
 use crate::cost::calls::CallTimes;
 use crate::cost::walk::PassPeak;
+use crate::program::Action;
 use crate::program::layout::{Chunk, Layout, PlacedUnit};
 
 /// Chunks of strategies that differ in nothing but their inner choices: cuts, checkpoint modes and what is on the host.
@@ -15,6 +16,8 @@ use crate::program::layout::{Chunk, Layout, PlacedUnit};
 pub struct KnownChunks {
     peaks: RefCell<HashMap<ChunkKey, [PassPeak; 3], FixedState>>,
     times: RefCell<HashMap<(ChunkKey, Runs), CallTimes, FixedState>>,
+    orders: OnceCell<Vec<Vec<Action>>>,
+    ends: RefCell<HashMap<Vec<u64>, Vec<f64>, FixedState>>,
 }
 
 /// Runs of like units: of each its lowered form, what of it is on the host, and how many units it has.
@@ -83,18 +86,35 @@ impl KnownChunks {
             None => make(),
         }
     }
+
+    /// The orders of all ranks, which `make` computes if they are not known.
+    pub(super) fn orders(&self, make: impl FnOnce() -> Vec<Vec<Action>>) -> &[Vec<Action>] {
+        self.orders.get_or_init(make)
+    }
+
+    /// When the last passes of ranks end whose chunks take `times` and that begin after their `leads`, in seconds; `make`
+    /// computes it if it is not known.
+    pub(super) fn ends(
+        &self,
+        times: &[CallTimes],
+        leads: &[f64],
+        make: impl FnOnce() -> Vec<f64>,
+    ) -> Vec<f64> {
+        let leads = leads.iter().map(|lead| lead.to_bits());
+        remembered(&self.ends, times.iter().flat_map(CallTimes::bits).chain(leads).collect(), make)
+    }
 }
 
 /// The value of `key`, which `make` computes if it is not known. One thread asks: no lock is needed.
-fn remembered<K: Eq + std::hash::Hash, V: Copy>(
+fn remembered<K: Eq + std::hash::Hash, V: Clone>(
     known: &RefCell<HashMap<K, V, FixedState>>,
     key: K,
     make: impl FnOnce() -> V,
 ) -> V {
-    let found = known.borrow().get(&key).copied();
+    let found = known.borrow().get(&key).cloned();
     found.unwrap_or_else(|| {
         let made = make();
-        known.borrow_mut().insert(key, made);
+        known.borrow_mut().insert(key, made.clone());
         made
     })
 }
