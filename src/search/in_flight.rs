@@ -20,6 +20,8 @@ pub struct Counts {
 pub struct Moment {
     /// Of its first chunk, or of any of several: between forward and backward.
     pub kept: u64,
+    /// Of these, the most of any one chunk.
+    pub of_one: u64,
     /// Between backward and weight pass: of all chunks together, and of each at the least.
     pub waiting: (u64, u64),
     /// A pass of a block runs then, forward as well as backward.
@@ -32,6 +34,8 @@ pub struct InFlight {
     /// How often a block is kept, and how often one waits for its weight pass.
     pub kept: u64,
     pub waiting: u64,
+    /// The most micro-batches that any one block is kept for.
+    pub of_one: u64,
     /// A pass of a block runs then.
     pub runs: bool,
 }
@@ -61,6 +65,7 @@ impl Counts {
         InFlight {
             kept: moment.kept * each,
             waiting: all * each + least * blocks.saturating_sub(chunks * each),
+            of_one: moment.of_one,
             runs: moment.runs,
         }
     }
@@ -72,12 +77,12 @@ impl Pipeline {
     pub fn moments(&self, rank: u64) -> (Moment, Option<Moment>) {
         let Self { ranks, chunks, micro, schedule, .. } = *self;
         let behind = ranks - rank;
-        let full = |kept: u64, waiting: u64| Moment { kept, waiting: (waiting, waiting), runs: true };
+        let full = |kept, waiting| Moment { kept, of_one: kept, waiting: (waiting, waiting), runs: true };
         // `delay` weight passes wait while `ahead` micro-batches are between forward and backward.
         let delayed = |ahead: u64, delay: u64| {
             let (ahead, delay) = (ahead.min(micro), delay.min(micro));
             let kept = micro.min(ahead + delay) - delay;
-            let most = Moment { kept, waiting: (delay, delay), runs: false };
+            let most = Moment { kept, of_one: kept, waiting: (delay, delay), runs: false };
             (full(ahead, delay.min(micro - ahead)), Some(most))
         };
         match schedule {
@@ -89,7 +94,11 @@ impl Pipeline {
                     true => 2 * (behind - 1) + (chunks - 1) * ranks + 1,
                     false => micro * chunks,
                 };
-                (full(ahead.min(micro * chunks), 0), None)
+                let kept = ahead.min(micro * chunks);
+                // Forwards alone so far: of each chunk in turn, as many micro-batches as there are ranks.
+                let (rounds, begun) = (kept / (ranks * chunks), kept % (ranks * chunks));
+                let of_one = (rounds * ranks + begun.min(ranks)).min(micro);
+                (Moment { of_one, ..full(kept, 0) }, None)
             }
             Schedule::ZeroBubbleH1 => delayed(behind, rank),
             Schedule::ZeroBubbleH2 => delayed(2 * behind - 1, 2 * rank),
@@ -101,7 +110,10 @@ impl Pipeline {
                 let second = rank.saturating_sub(missing);
                 let waiting = (first + second, first.min(second));
                 let kept = behind.saturating_sub(missing);
-                (full((2 * behind - 1).min(micro), 0), Some(Moment { kept, waiting, runs: false }))
+                (
+                    full((2 * behind - 1).min(micro), 0),
+                    Some(Moment { kept, of_one: kept, waiting, runs: false }),
+                )
             }
         }
     }

@@ -10,6 +10,7 @@ use crate::lower::UnitParameters;
 use crate::lower::unit::{UnitKind, UnitLayers};
 use crate::search::class_costs::{ClassCosts, MODES, ModelCosts};
 use crate::search::pace::Pace;
+use crate::search::trade::Trade;
 
 /// Seconds of passes at the least, counted in three ways. Each adds up over units, and passes take at least the longest
 /// sum.
@@ -141,6 +142,10 @@ pub struct Load {
     /// The class that weighs most; what its blocks keep, mode by mode, and their parameters.
     pub class: usize,
     pub modes: [Kept; MODES],
+    /// What these modes take for keeping less.
+    pub trade: Trade,
+    /// The longest chain of a forward of one under any mode, in seconds.
+    pub longest_forward: f64,
     pub parameters: UnitParameters,
     /// Parameters of what stands before the blocks, and behind them.
     pub ends: [UnitParameters; 2],
@@ -296,6 +301,12 @@ impl Load {
                 ),
             }
         });
+        self.trade =
+            Trade::new(costs.digests.map(|UnitDigest { forward, backward, weight, kept, .. }| {
+                (forward.chain.0 + backward.chain.0 + weight.chain.0, kept.max(0) as f64)
+            }));
+        let forwards = costs.digests.iter().map(|digest| digest.forward.chain.0);
+        self.longest_forward = forwards.fold(0.0, f64::max);
         self.parameters = costs.parameters;
     }
 }

@@ -25,6 +25,26 @@ pub struct MemoryBound<'a> {
     waiting: f64,
 }
 
+/// Bytes that a rank may keep for its backwards, where this of its state is on the host.
+pub struct Budget<'a> {
+    pub hosted: &'a Hosted,
+    pub device: f64,
+    /// On the host, where activations may be.
+    pub host: f64,
+}
+
+/// Bytes of a rank beside what it keeps for its backwards.
+struct Held {
+    /// On the device at all times.
+    always: f64,
+    host: f64,
+    /// More on the device while a block's pass runs: with what the block itself keeps, and beside what is kept.
+    alone: f64,
+    beside: f64,
+    /// More on the device during the update.
+    late: f64,
+}
+
 /// Which of the model's ends a rank has beside its blocks.
 #[derive(Clone, Copy)]
 pub struct Ends {
@@ -68,37 +88,15 @@ impl<'a> MemoryBound<'a> {
         if blocks == 0 {
             return 0.0;
         }
-        let StrategyBounds { load, engine, room, splits, .. } = self.bounds;
-        let end = |is_there: bool, place: usize| {
-            if is_there { (self.ends[place], owned(self.rules, &load.ends[place], 1)) } else { (0.0, 0) }
-        };
-        let Ends { first, last } = ends.unwrap_or(Ends { first: false, last: false });
-        let [first, last] = [end(first, 0), end(last, 1)];
-        let own = owned(self.rules, &load.parameters, blocks) + first.1 + last.1;
-        // Nothing takes away what weight passes wait for.
-        let always = held(self.bounds, self.rules, &load.parameters, blocks)
-            + first.0
-            + last.0
-            + engine.buffers.workspace as f64
-            + self.buckets(blocks)
-            + in_flight.waiting as f64 * self.waiting;
+        let room = self.bounds.room;
         let mut least = f64::INFINITY;
         // The most on the host first, which mostly fits.
-        for hosted in splits.iter().rev().filter(|hosted| self.allows(hosted)) {
-            let (state, host) = self.split(hosted, blocks, own);
+        for hosted in self.splits().rev() {
+            let Held { always, host, alone, beside, late } = self.held((blocks, in_flight), ends, hosted);
             let keeps = hosted[OffloadCategory::Activations as usize] == 0.0;
             let kept = if keeps { in_flight.kept as f64 * self.kept } else { 0.0 };
-            let passing = match in_flight.runs {
-                // Where all are on the host, a block's parameters are back for its passes.
-                true if hosted[OffloadCategory::Parameters as usize] == 1.0 => {
-                    stored(self.rules, &load.parameters, 1) + self.alone.max(self.beside + kept)
-                }
-                true => self.alone.max(self.beside + kept),
-                false => kept,
-            };
-            // The update has all gradients and nothing of a pass.
-            let late = if self.rules.gradients_come_late { own * self.rules.gradient.size() } else { 0 };
-            let device = always + state + passing.max(late as f64);
+            let passing = if in_flight.runs { alone.max(beside + kept) } else { kept };
+            let device = always + passing.max(late);
             if device <= enough && host <= room.host {
                 return device;
             }
@@ -109,9 +107,54 @@ impl<'a> MemoryBound<'a> {
         least
     }
 
-    /// Whether the ZeRO stage lets state be on the host as in `hosted`.
-    fn allows(&self, hosted: &Hosted) -> bool {
-        is_offered(hosted, self.rules.zero, &self.bounds.engine.supports)
+    /// What such a rank may keep for its backwards, under each split between device and host that it may have.
+    pub fn budgets(&self, held: (u64, InFlight), ends: Option<Ends>) -> impl Iterator<Item = Budget<'a>> {
+        let room = self.bounds.room;
+        self.splits().filter_map(move |hosted| {
+            let Held { always, host, alone, beside, late } = self.held(held, ends, hosted);
+            let (alone, beside) = if held.1.runs { (alone, beside) } else { (0.0, 0.0) };
+            let has_room = always + alone.max(late) <= room.device && host <= room.host;
+            has_room.then_some(Budget {
+                hosted,
+                device: room.device - always - beside,
+                host: room.host - host,
+            })
+        })
+    }
+
+    /// What a rank with `blocks` blocks holds under the split `hosted`, beside what it keeps for its backwards.
+    fn held(&self, (blocks, in_flight): (u64, InFlight), ends: Option<Ends>, hosted: &Hosted) -> Held {
+        let StrategyBounds { load, engine, .. } = self.bounds;
+        let end = |is_there: bool, place: usize| {
+            if is_there { (self.ends[place], owned(self.rules, &load.ends[place], 1)) } else { (0.0, 0) }
+        };
+        let Ends { first, last } = ends.unwrap_or(Ends { first: false, last: false });
+        let [first, last] = [end(first, 0), end(last, 1)];
+        let own = owned(self.rules, &load.parameters, blocks) + first.1 + last.1;
+        let (state, host) = self.split(hosted, blocks, own);
+        // Where all are on the host, a block's parameters are back for its passes.
+        let fetched = if hosted[OffloadCategory::Parameters as usize] == 1.0 {
+            stored(self.rules, &load.parameters, 1)
+        } else {
+            0.0
+        };
+        // The update has all gradients and nothing of a pass.
+        let late = if self.rules.gradients_come_late { own * self.rules.gradient.size() } else { 0 };
+        // Nothing takes away what weight passes wait for.
+        let always = held(self.bounds, self.rules, &load.parameters, blocks)
+            + first.0
+            + last.0
+            + engine.buffers.workspace as f64
+            + self.buckets(blocks)
+            + in_flight.waiting as f64 * self.waiting
+            + state;
+        Held { always, host, alone: fetched + self.alone, beside: fetched + self.beside, late: late as f64 }
+    }
+
+    /// What of its state may be on the host under its ZeRO stage.
+    fn splits(&self) -> impl DoubleEndedIterator<Item = &'a Hosted> {
+        let (zero, supports) = (self.rules.zero, &self.bounds.engine.supports);
+        self.bounds.splits.iter().filter(move |hosted| is_offered(hosted, zero, supports))
     }
 
     /// Bytes of optimizer state and of the parameters of `blocks` blocks that `hosted` leaves on the device, of `owned`

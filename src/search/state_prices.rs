@@ -31,6 +31,11 @@ pub struct StatePrices {
     pub step: f64,
     /// What the update takes however little there is to update, if every unit has something.
     pub update: f64,
+    /// Of `step`, what each block adds to the update; and what it would if all of its state were on the device, or on the
+    /// host.
+    pub updates: Updates,
+    /// What a byte takes on its way to the host.
+    pub out: f64,
     /// What each block adds to it where gradients are summed over replicas in the end.
     pub replicas: f64,
     /// Adding what a micro-batch gave to the gradient of a block, where products do not.
@@ -46,6 +51,15 @@ pub struct StatePrices {
     /// The share of the multiprocessors that a collective takes, and those of links at the least.
     pub multiprocessors: f64,
     pub links: Links,
+}
+
+/// Seconds that a block adds to its rank's update.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Updates {
+    /// At the least, wherever its state is.
+    pub least: f64,
+    pub device: f64,
+    pub host: f64,
 }
 
 /// The prices that were looked up on one mesh, in one order.
@@ -84,6 +98,8 @@ impl StatePrices {
             gather: 0.0,
             step: step(load, rules, workload, pricing),
             update: 0.0,
+            updates: Updates::default(),
+            out: out(pricing),
             replicas: replicas(load, rules, pricing),
             accumulate: accumulate(&load.parameters, rules, engine).map_or(0.0, |op| seconds(&op)),
             gather_block: gathers(&load.parameters, rules).map(|op| seconds(&op)).sum(),
@@ -129,9 +145,8 @@ impl StatePrices {
         // Where a step takes no time of its own, a device whose state is all on the host updates nothing.
         let is_idle = on_host && engine.timing.step_time.value.0 <= 0.0;
         let fixed = if is_idle { 0.0 } else { prices.update };
-        let (fixed, block) = update(&load.parameters, rules, pricing, (fixed, blocks, on_host));
-        prices.update = fixed;
-        prices.step += block;
+        (prices.update, prices.updates) = update(&load.parameters, rules, pricing, (fixed, blocks, on_host));
+        prices.step += prices.updates.least;
         prices.links = prices.links.map(|share| if share.is_finite() { share } else { 0.0 });
         prices
     }
@@ -155,18 +170,25 @@ fn update(
     rules: &StateRules,
     pricing: &DevicePricing<'_>,
     (fixed, blocks, on_host): (f64, f64, bool),
-) -> (f64, f64) {
+) -> (f64, Updates) {
     let owned = rules.at_least(rules.shards_optimizer, parameters.dense_trained, parameters.expert_trained);
     let each = |on_host: bool| slope(pricing, &|blocks| rules.adamw(owned * blocks, on_host));
     let (device, host) = (each(false), each(true));
+    let updates = |least| Updates { least, device, host };
     if !on_host {
-        return (fixed, device);
+        return (fixed, updates(device));
     }
     if host * blocks <= fixed || device + host <= 0.0 {
-        return (fixed, 0.0);
+        return (fixed, updates(0.0));
     }
     let share = host / (device + host);
-    (fixed * share, device * share)
+    (fixed * share, updates(device * share))
+}
+
+/// Seconds that a byte more takes on its way to the host.
+fn out(pricing: &DevicePricing<'_>) -> f64 {
+    let seconds = |bytes| pricing.price(&Op::CopyOut(Bytes(bytes)), 0).seconds.0;
+    ((seconds(2 << 30) - seconds(1 << 30)) / (1_u64 << 30) as f64).max(0.0)
 }
 
 fn step(load: &Load, rules: &StateRules, workload: &Workload, pricing: &DevicePricing<'_>) -> f64 {
