@@ -54,6 +54,9 @@ impl<'a> Solving<'a> {
     ) -> Option<Solved> {
         let mut best = Likeliest::below(limit);
         for hosted in self.splits(&shared.entry) {
+            if !self.may_have(shared, &hosted, best.limit) {
+                continue;
+            }
             for checkpoint in modes(&hosted) {
                 let alike = Alike { checkpoint, hosted };
                 best.add(self.solve_alike(shared, &alike, best.limit, cut));
@@ -73,7 +76,8 @@ impl<'a> Solving<'a> {
                 let options = Options::one(without_activations(hosted)).boundless();
                 cut(&self.inner(shared, &options, Some(&[checkpoint])), &shared.outer, limit).is_some()
             };
-            if !is_in_time(CheckpointEntry::Whole(CheckpointMode::None), best.limit) {
+            let may_be = self.may_have(shared, &hosted, best.limit);
+            if !may_be || !is_in_time(CheckpointEntry::Whole(CheckpointMode::None), best.limit) {
                 continue;
             }
             for checkpoint in self.modes() {
@@ -114,6 +118,9 @@ impl<'a> Solving<'a> {
         let shared = self.shared(entry);
         let mut all = Proof { lower: aim.best, better: Vec::new(), effort: 0, is_played: false };
         for hosted in self.splits(entry) {
+            if !self.may_have(&shared, &hosted, all.lower.min(aim.best)) {
+                continue;
+            }
             for checkpoint in self.every_checkpoint(entry) {
                 let alike = Alike { checkpoint, hosted };
                 let best = all.lower.min(aim.best);

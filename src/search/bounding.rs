@@ -88,9 +88,9 @@ struct Placed<'a> {
 }
 
 /// Costs of a shape with the loads read off them; `send` is a message from rank to rank, in seconds.
-struct Shaped {
+pub(super) struct Shaped {
     costs: ModelCosts,
-    load: Load,
+    pub(super) load: Load,
     send: f64,
 }
 
@@ -288,11 +288,31 @@ impl<'a> Bounding<'a> {
         is_known
     }
 
-    /// The load of a strategy's shape at the prices of `pricing`, and its pipeline.
-    pub fn pipeline(&self, strategy: &Strategy, pricing: &DevicePricing<'_>) -> (Load, Pipeline) {
+    /// Costs and load of a strategy's shape at the prices of `pricing`, its pipeline, and what its state takes there under
+    /// `rules`.
+    pub(super) fn priced(
+        &self,
+        strategy: &Strategy,
+        rules: &StateRules,
+        pricing: &DevicePricing<'_>,
+    ) -> (Shaped, Pipeline, StatePrices) {
         let shape = self.shaped_at(strategy, pricing, self.class_costs.links(pricing));
         let pipeline = self.strategy_bounds(strategy, &shape).pipeline;
-        (shape.load, pipeline)
+        let prices = self.prices(&shape, (rules, strategy.pipeline), pricing);
+        (shape, pipeline, prices)
+    }
+
+    /// Whether `strategy`, priced so, may end before `best` seconds with `hosted` on the hosts of all its ranks.
+    pub(super) fn may_have(
+        &self,
+        strategy: &Strategy,
+        rules: &StateRules,
+        (shape, prices): (&Shaped, &StatePrices),
+        (hosted, best): (&Hosted, f64),
+    ) -> bool {
+        let bounds = self.strategy_bounds(strategy, shape);
+        let bounds = StrategyBounds { splits: std::slice::from_ref(hosted), ..bounds };
+        bounds.may_spread(strategy.sync, rules, prices, best)
     }
 
     /// The orders of a strategy's mesh, or those that may win, each with what ops cost there.

@@ -47,7 +47,7 @@ pub struct Closed {
 pub struct OuterCosts<'a> {
     pub pricing: Arc<DevicePricing<'a>>,
     shaped: Arc<Shaped>,
-    rules: StateRules,
+    pub rules: StateRules,
     costs: UnitCosts,
     known: KnownChunks,
     /// By rank.

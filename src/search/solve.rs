@@ -1,17 +1,17 @@
 //! One outer strategy at its best inner choice, with what no inner choice can undercut.
 
 use crate::profile::choices::Compression;
-use crate::search::bounding::{Bounding, Entry};
-use crate::search::choices::Options;
+use crate::search::bounding::{Bounding, Entry, Shaped};
+use crate::search::choices::{Hosted, Options};
 use crate::search::closed_forms::{Closed, ClosedForms, OuterCosts};
 use crate::search::exhaustive::every_choice;
 use crate::search::inner::{Chosen, InnerProblem};
-use crate::search::load::Load;
 use crate::search::local_search::neighbours;
 use crate::search::other_cuts::{MOST_CUTS_PROVEN, OtherCuts};
 use crate::search::passes::{KnownWays, Way, Ways};
 use crate::search::pipeline_bound::Pipeline;
 use crate::search::proof::{Aim, Proof, prove};
+use crate::search::state_prices::StatePrices;
 use crate::strategy::{CheckpointEntry, Strategy, rules};
 
 /// Events that could be played in the time in which one of many cuts is bounded, about.
@@ -32,8 +32,9 @@ pub(super) struct Shared<'a> {
     pub(super) entry: Entry,
     pub(super) outer: Strategy,
     pub(super) costs: OuterCosts<'a>,
-    load: Load,
+    shape: Shaped,
     pipeline: Pipeline,
+    prices: StatePrices,
     /// The blocks of each chunk, if there is no choice.
     cuts: Option<Vec<u32>>,
 }
@@ -216,9 +217,15 @@ impl<'a> Solving<'a> {
     pub(super) fn shared(&self, entry: &Entry) -> Shared<'a> {
         let outer = self.bounding.space.strategy(entry);
         let costs = self.closed_forms.outer(&outer);
-        let (load, pipeline) = self.bounding.pipeline(&outer, &costs.pricing);
+        let (shape, pipeline, prices) = self.bounding.priced(&outer, &costs.rules, &costs.pricing);
         let cuts = self.bounding.space.given_cuts(&outer);
-        Shared { entry: *entry, outer, costs, load, pipeline, cuts }
+        Shared { entry: *entry, outer, costs, shape, pipeline, prices, cuts }
+    }
+
+    /// Whether a choice of `shared` in which all ranks have `hosted` on their hosts may end before `limit` seconds.
+    pub(super) fn may_have(&self, shared: &Shared<'a>, hosted: &Hosted, limit: f64) -> bool {
+        let Shared { outer, costs, shape, prices, .. } = shared;
+        self.bounding.may_have(outer, &costs.rules, (shape, prices), (hosted, limit))
     }
 
     /// The inner problem of `shared`, of which `options` and `checkpoint` say what is free.
@@ -232,7 +239,7 @@ impl<'a> Solving<'a> {
             closed_forms: self.closed_forms,
             costs: &shared.costs,
             options,
-            load: &shared.load,
+            load: &shared.shape.load,
             pipeline: shared.pipeline,
             first_step: shared.entry.step,
             cuts: shared.cuts.as_deref(),
