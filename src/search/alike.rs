@@ -53,13 +53,22 @@ impl<'a> Solving<'a> {
         modes: &dyn Fn(&Hosted) -> Vec<Option<CheckpointEntry>>,
     ) -> Option<Solved> {
         let mut best = Likeliest::below(limit);
+        // Splits of the state under which there is room for all that is kept: whatever recomputes or copies takes longer.
+        let mut roomy: Vec<Hosted> = Vec::new();
         for hosted in self.splits(&shared.entry) {
             if !self.may_have(shared, &hosted, best.limit) {
                 continue;
             }
+            let state = without_activations(hosted);
             for checkpoint in modes(&hosted) {
+                if roomy.contains(&state) {
+                    break;
+                }
+                let keeps_all = hosted == state && is_none(checkpoint.as_ref());
                 let alike = Alike { checkpoint, hosted };
-                best.add(self.solve_alike(shared, &alike, best.limit, cut));
+                let solved = self.solve_alike(shared, &alike, best.limit, cut);
+                roomy.extend((keeps_all && solved.is_some()).then_some(state));
+                best.add(solved);
             }
         }
         best.found()
@@ -233,6 +242,11 @@ struct Likeliest {
     lower: f64,
     /// Seconds below which others are of interest.
     limit: f64,
+}
+
+/// Whether nothing is recomputed, or what is fixed.
+fn is_none(checkpoint: Option<&CheckpointEntry>) -> bool {
+    checkpoint.is_none_or(|entry| *entry == CheckpointEntry::Whole(CheckpointMode::None))
 }
 
 impl Likeliest {
