@@ -36,7 +36,7 @@ pub struct CallTimes {
 }
 
 impl CallTimes {
-    /// All of it in numbers: two that have the same are alike.
+    /// All fields as numbers, to look equal times up.
     pub(super) fn bits(&self) -> impl Iterator<Item = u64> + use<> {
         let Self { forward, backward, reducing, reductions, .. } = *self;
         let passes = [forward, backward, reducing];

@@ -18,18 +18,18 @@ const MOST_BYTES: f64 = 1e16;
 /// The share to which the least memory is found.
 const NEAR: f64 = 0.002;
 
-/// What ranks have to end before.
+/// The moment by which ranks must have ended.
 #[derive(Clone, Copy)]
 struct Until<'a> {
     /// In seconds.
     best: f64,
-    /// What each block adds to its rank's optimizer step.
+    /// Seconds that each block adds to its rank's optimizer step.
     step: PassTime,
-    /// What state and activations on the host take; none if that is of no interest.
+    /// Prices of state and activations on the host; none if only memory is asked for.
     prices: Option<&'a StatePrices>,
 }
 
-/// A rank with so many blocks.
+/// A rank with a number of blocks.
 #[derive(Clone, Copy)]
 struct Filled {
     blocks: u64,

@@ -20,7 +20,7 @@ pub struct Counts {
 pub struct Moment {
     /// Of its first chunk, or of any of several: between forward and backward.
     pub kept: u64,
-    /// Of these, the most of any one chunk.
+    /// The most of these that belong to one chunk.
     pub of_one: u64,
     /// Between backward and weight pass: of all chunks together, and of each at the least.
     pub waiting: (u64, u64),

@@ -142,7 +142,7 @@ pub struct Load {
     /// The class that weighs most; what its blocks keep, mode by mode, and their parameters.
     pub class: usize,
     pub modes: [Kept; MODES],
-    /// What these modes take for keeping less.
+    /// How much longer a block takes under these modes for keeping less.
     pub trade: Trade,
     /// The longest chain of a forward of one under any mode, in seconds.
     pub longest_forward: f64,

@@ -25,7 +25,7 @@ pub struct MemoryBound<'a> {
     waiting: f64,
 }
 
-/// Bytes that a rank may keep for its backwards, where this of its state is on the host.
+/// Bytes of activations that a rank may save if `hosted` is on its host.
 pub struct Budget<'a> {
     pub hosted: &'a Hosted,
     pub device: f64,
@@ -107,7 +107,7 @@ impl<'a> MemoryBound<'a> {
         least
     }
 
-    /// What such a rank may keep for its backwards, under each split between device and host that it may have.
+    /// The room for saved activations of a rank with `held` in flight, under each split between device and host that it may have.
     pub fn budgets(&self, held: (u64, InFlight), ends: Option<Ends>) -> impl Iterator<Item = Budget<'a>> {
         let room = self.bounds.room;
         self.splits().filter_map(move |hosted| {
@@ -122,7 +122,7 @@ impl<'a> MemoryBound<'a> {
         })
     }
 
-    /// What a rank with `blocks` blocks holds under the split `hosted`, beside what it keeps for its backwards.
+    /// Bytes of a rank with `blocks` blocks under the split `hosted`, without its saved activations.
     fn held(&self, (blocks, in_flight): (u64, InFlight), ends: Option<Ends>, hosted: &Hosted) -> Held {
         let StrategyBounds { load, engine, .. } = self.bounds;
         let end = |is_there: bool, place: usize| {

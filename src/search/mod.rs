@@ -11,8 +11,8 @@
 //! 3. **Lower bounds** over all inner choices, a few operations each (`bounding`): of the passes (`pipeline_bound`,
 //!    from the `load` of the blocks and the `pace` of their hosts), of passes and state together (`strategy_bound`,
 //!    with `state_prices`), of memory (`memory_bound`, with what schedules hold `in_flight`), of blocks that must find
-//!    room (`capacity`, with the `trade` of time for memory), of all micro-batches at once (`large_batch_bound`). `mesh_orders` leaves out dominated
-//!    placements.
+//!    room (`capacity`, with the `trade` of time for memory), of all micro-batches at once (`large_batch_bound`).
+//!    `mesh_orders` leaves out dominated placements.
 //! 4. **Inner choices** of those that are left, exact under the closed forms of memory and time (`closed_forms`):
 //!    `inner` cuts the blocks (`plain_ranks`, `other_cuts`), `rank_search` is a branch and bound over the `choices`
 //!    of one pipeline rank (`rank`), `mixed_blocks` solves an `integer` programme where its blocks are of several

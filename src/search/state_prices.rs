@@ -31,10 +31,9 @@ pub struct StatePrices {
     pub step: f64,
     /// What the update takes however little there is to update, if every unit has something.
     pub update: f64,
-    /// Of `step`, what each block adds to the update; and what it would if all of its state were on the device, or on the
-    /// host.
+    /// The part of `step` that is the update, and the update with all of the state on the device or on the host.
     pub updates: Updates,
-    /// What a byte takes on its way to the host.
+    /// Seconds that a copied byte takes on its way to the host.
     pub out: f64,
     /// What each block adds to it where gradients are summed over replicas in the end.
     pub replicas: f64,

@@ -7,9 +7,10 @@ use crate::search::class_costs::MODES;
 pub struct Trade {
     /// Bytes that a block keeps for one micro-batch under its fastest mode.
     pub kept: f64,
-    /// Bytes less than that, and seconds longer for one micro-batch, from corner to corner; no more than `corners`.
+    /// Corners of the hull: bytes that a block keeps less than that, and seconds that it takes longer, for one micro-batch.
+    /// The first `count` are set.
     hull: [(f64, f64); MODES],
-    corners: usize,
+    count: usize,
 }
 
 impl Trade {
@@ -29,25 +30,25 @@ impl Trade {
                 slope(one).total_cmp(&slope(other)).then(other.0.total_cmp(&one.0))
             };
             let Some(corner) = next.min_by(cheaper) else { return trade };
-            trade.hull[trade.corners] = corner;
-            trade.corners += 1;
+            trade.hull[trade.count] = corner;
+            trade.count += 1;
             at = corner;
         }
     }
 
-    /// Bytes that blocks keep less in the mean where the time for each byte more changes, the fewest first.
+    /// Bytes that a block keeps less at each corner of the hull, the fewest first.
     pub fn corners(&self) -> impl Iterator<Item = f64> {
-        self.hull[..self.corners].iter().map(|corner| corner.0)
+        self.hull[..self.count].iter().map(|corner| corner.0)
     }
 
-    /// Seconds longer for one micro-batch that a block takes in the mean where blocks keep `bytes` less in the mean;
-    /// infinite where no mode keeps so little.
+    /// Seconds that blocks take longer on average, for one micro-batch, if they keep `bytes` less on average; infinite if
+    /// no mode keeps so little.
     pub fn seconds(&self, bytes: f64) -> f64 {
         let mut from = (0.0, 0.0);
         if bytes <= 0.0 {
             return 0.0;
         }
-        for &to in &self.hull[..self.corners] {
+        for &to in &self.hull[..self.count] {
             if bytes <= to.0 {
                 return from.1 + (to.1 - from.1) * (bytes - from.0) / (to.0 - from.0);
             }

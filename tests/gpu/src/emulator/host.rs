@@ -98,14 +98,14 @@ impl Machine {
             ));
         }
         barrier.expected = expected;
-        // The instruction is one of the whole warp: two lanes at different ones have diverged. The latest of the warp is
-        // compared, which was compared with the others.
+        // The instruction is one of the whole warp: two lanes at different ones have diverged. It is enough
+        // to compare with the latest lane of the warp, which was compared with those before it.
         let latest = barrier.threads.iter().rev().find(|&&other| other / 32 == warp);
         if let Some(&other) = latest
             && let State::Barrier { line: at, .. } = self.states[other]
             && at != line
         {
-            let (other, text) = (other % 32, self.line(at));
+            let text = self.line(at);
             return Err(format!("divergent barrier: thread {other} of the same warp waits at {text}"));
         }
         barrier.threads.push(thread);
